@@ -25,6 +25,22 @@ def main() -> None:
         after = coverage.proportion_coverage(one, datasets=10000)
         _row(", ".join(f"{part:g}" for part in one), before.share, after.share)
 
+    names = dict(zip(coverage.UNEQUAL, ("1", "1.5", "5 % x 30", "5 % x 100")))
+    _table("Recall of images of unequal size", "sizes, images, recall, correlation", "bootstrap", "interval", "too few")
+    for one in coverage.UNEQUAL_PROPORTIONS:
+        before = coverage.percentile_proportion_coverage(one, datasets=2000)
+        after = coverage.proportion_coverage(one, datasets=5000)
+        text = f"{names[one.sizes]}, {one.images}, {one.share:g}, {one.correlation:g}"
+        _row(text, before.share, after.share, 1 - after.number / 5000)
+
+    _table("Means of images of unequal size", "sizes", "classes", "images", *coverage.MEANS, "too few")
+    for sizes in coverage.UNEQUAL:
+        for kind, number, images in (("even", 5, 100), ("zipf", 10, 60)):
+            setting = coverage.classes(kind, number, images)._replace(sizes=sizes)
+            found = coverage.mean_coverage(setting, datasets=1000)
+            least = 1 - min(one.number for one in found.values()) / 1000
+            _row(names[sizes], f"{number}, {kind}", images, *(one.share for one in found.values()), least)
+
     _table("F1 of a class, 2.5 objects per image", "F1", "images", "percentile bootstrap", "interval")
     for detector in coverage.DETECTORS:
         before = coverage.percentile_f1_coverage(detector, datasets=1000)
@@ -49,9 +65,14 @@ def main() -> None:
         after, before = coverage.auc_coverage(scores, datasets=10000)
         _row(f"{scores.auc:g}", f"{scores.positives} + {scores.negatives}", before.share, after.share)
 
-    names = ("precision_micro", "recall_micro", "f1_micro", "any")
-    _table("Two equal detectors at their best thresholds: share with p <= 0.05", "rule", "images", *names)
+    _table("AUC of positives of which some look like negatives", "AUC, share", "positives", "DeLong", "interval")
+    for scores in coverage.ALIKE:
+        after, before = coverage.auc_coverage(scores, datasets=5000)
+        _row(f"{scores.auc:g}, {scores.alike:g}", scores.positives, before.share, after.share)
+
+    metrics = ("precision_micro", "recall_micro", "f1_micro", "any")
+    _table("Two equal detectors at their best thresholds: share with p <= 0.05", "rule", "images", *metrics)
     for rule in ("f1", "precision=0.8"):
         for images in (40, 150):
             rates = equal_runs.rejection_rates(rule, images, comparisons=1000)
-            _row(rule, images, *(rates[name] for name in names))
+            _row(rule, images, *(rates[name] for name in metrics))

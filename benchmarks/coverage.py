@@ -292,12 +292,16 @@ def _basic(table: MatchTable, one: Interval, resamples: int, seed: int) -> np.nd
 
 
 class Scores(NamedTuple):
-    """Normal scores of positives and negatives; ``spread`` is the standard deviation of the positives'."""
+    """Normal scores of positives and negatives; ``spread`` is the standard deviation of the positives'.
+
+    A share of the positives, ``alike``, has the scores of negatives.
+    """
 
     auc: float
     positives: int
     negatives: int
     spread: float = 1.0
+    alike: float = 0.0
 
 
 def auc_coverage(setting: Scores, *, datasets: int, seed: int = 0) -> tuple[Coverage, Coverage]:
@@ -305,8 +309,11 @@ def auc_coverage(setting: Scores, *, datasets: int, seed: int = 0) -> tuple[Cove
     random = np.random.default_rng(seed)
     labels = np.repeat([1, 0], [setting.positives, setting.negatives])
     noise = random.normal(size=(len(labels), datasets))
-    distance = norm.ppf(setting.auc) * np.sqrt(1 + setting.spread**2)
-    scores = np.where(labels[:, None] == 1, noise * setting.spread + distance, noise)
+    distance = norm.ppf((setting.auc - setting.alike / 2) / (1 - setting.alike)) * np.sqrt(1 + setting.spread**2)
+    moved = labels[:, None] == 1
+    if setting.alike:
+        moved = moved & (random.random(noise.shape) >= setting.alike)
+    scores = np.where(moved, noise * setting.spread + distance, noise)
     found = delong_ci([scores], np.repeat(labels[:, None], datasets, axis=1), ci=LEVEL)
     half = norm.ppf((1 + LEVEL) / 2) * found.standard_error
     value = found.per_class.value
@@ -358,6 +365,21 @@ DETECTORS = tuple(
         (2.5, 0.98, 0.05),
     )
     for images in (40, 60, 200)
+)
+# Images of very unequal size: log-normal, or 5 % of the images with 60 % or 84 % of the objects.
+UNEQUAL = (Sizes(spread=1.0), Sizes(spread=1.5), Sizes(crowded=30), Sizes(crowded=100))
+UNEQUAL_PROPORTIONS = tuple(
+    Proportion(images, 4, share, correlation, sizes)
+    for sizes in UNEQUAL
+    for images in (40, 100)
+    for share, correlation in ((0.6, 0.3), (0.9, 1.0))
+)
+UNEQUAL_DETECTORS = tuple(Detector(100, 2.5, *rates, sizes=sizes) for sizes in UNEQUAL for rates in ((0.65, 0.9),))
+# Few positives, some of which look like negatives.
+ALIKE = tuple(
+    Scores(auc, positives, 1000, alike=alike)
+    for auc, alike in ((0.88, 0.2), (0.94, 0.1), (0.97, 0.05))
+    for positives in (10, 15, 30)
 )
 SCORES = tuple(
     Scores(auc, positives, negatives)

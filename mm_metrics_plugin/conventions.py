@@ -53,6 +53,7 @@ _RULES = (
 MATCHING_RULES = {rule.name: rule for rule in _RULES}
 # The rule whose counts the analyses of the match table share.
 ANALYSIS_RULE = next(rule.name for rule in _RULES if rule.has_analyses)
+DEFAULT_IOU_TYPE = "bbox"
 DEFAULT_MATCHING = ("coco", "mmdet")  # of reports: the first is printed and drawn, files contain both
 
 
@@ -82,6 +83,11 @@ class IouType:
     matching: tuple[str, ...] = (ANALYSIS_RULE, "agnostic")  # of reports
     max_dets: int = 100  # detections per class and image that average precision uses
 
+    @property
+    def prefix(self) -> str:
+        """The prefix of its keys in the log."""
+        return "det" if self.name == DEFAULT_IOU_TYPE else f"det-{self.name}"
+
 
 IOU_TYPES = {
     iou_type.name: iou_type
@@ -93,7 +99,6 @@ IOU_TYPES = {
         IouType("keypoints", "key points", "keypoints.KeyPoints", max_dets=20),
     )
 }
-DEFAULT_IOU_TYPE = "bbox"
 
 
 COCO = Convention(

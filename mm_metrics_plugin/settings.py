@@ -312,7 +312,16 @@ class ComparisonSettings:
         own = {"ci": self.ci, "permutations": self.permutations, "seed": self.seed}
         if self.detection is not None:
             values = self.detection.to_dict()
-            names = ("score_thr", "operating_point", "iou_thr", "nms_iou_thr", "iou_thrs", "max_dets")
+            names = (
+                "iou_type",
+                "sigmas",
+                "score_thr",
+                "operating_point",
+                "iou_thr",
+                "nms_iou_thr",
+                "iou_thrs",
+                "max_dets",
+            )
             own_thr = {} if self.detection.operating_point is None else {"score_thr": None}
             return {**{name: values[name] for name in names}, **own_thr, **own}
         classification = self.classification or ClassificationSettings()
@@ -366,6 +375,8 @@ def with_options(settings: _S, options: Mapping[str, Any], others: Sequence[str]
     """Settings with some fields replaced; ``others`` are further arguments of the caller that a message suggests."""
     names = [option.name for option in fields(settings) if option.metadata.get("option", True)]  # type: ignore[arg-type]
     require_known_options(options, names, others)
+    if "iou_type" in options and options["iou_type"] != settings.iou_type:  # type: ignore[attr-defined]
+        options = {"max_dets": None, **options}  # its default depends on the type
     return replace(settings, **options)  # type: ignore[type-var]
 
 

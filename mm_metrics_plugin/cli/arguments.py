@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Iterable, NoReturn
 
 from mm_metrics_plugin.cli.streams import one_line, write_error, write_output
+from mm_metrics_plugin.conventions import DEFAULT_IOU_TYPE, IOU_TYPES
 from mm_metrics_plugin.exceptions import ResultFileError, listing
 from mm_metrics_plugin.settings import (
     DETECTION_SCORE_THR,
@@ -85,11 +86,12 @@ class Parser(argparse.ArgumentParser):
         defaults: Any = (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings()))
         for default in defaults:
             for name, value in given_options(namespace, default).items():
-                try:
-                    replace(default, **{name: tuple(value) if isinstance(value, list) else value})
-                except (ValueError, TypeError) as error:
-                    if value is not None:
-                        self.error(f"argument {self.flags[name]}: {str(error).replace(f'{name} ', '', 1)}")
+                for each in value if name == "iou_type" and isinstance(value, tuple) else (value,):
+                    try:
+                        replace(default, **{name: tuple(each) if isinstance(each, list) else each})
+                    except (ValueError, TypeError) as error:
+                        if value is not None:
+                            self.error(f"argument {self.flags[name]}: {str(error).replace(f'{name} ', '', 1)}")
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with code 2."""
@@ -145,7 +147,7 @@ class StoreForPage(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         """Store the value."""
         setattr(namespace, self.dest, values)
-        namespace.html = True
+        namespace.html = option_string or True
 
 
 def classes_hint(namespace: argparse.Namespace) -> str:
@@ -241,8 +243,8 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, detectors: bool = Tr
         group.add_argument(
             "--image-set",
             metavar="FILE.txt",
-            help="list of the test images of a folder of VOC files, one id per line, such as ImageSets/Main/test.txt; "
-            "results of mmdet 2.x, which hold no image ids, need it",
+            help="list of the test images of a folder of VOC or DOTA files, one id per line, such as "
+            "ImageSets/Main/test.txt; results of mmdet 2.x, which hold no image ids, need it",
         )
     return group
 
@@ -287,7 +289,7 @@ def add_threshold_arguments(parser: argparse.ArgumentParser, *, classifiers: boo
         "--max-dets",
         type=int,
         help="detections per class and image that average precision uses, those with the highest scores; everything "
-        "else uses all (default: 100, as COCO)",
+        "else uses all (default: 100, and 20 of key points, as COCO)",
     )
     return group
 
@@ -326,7 +328,40 @@ def add_interval_arguments(
     return group
 
 
-def areas(text: str) -> tuple[float, ...]:
+def add_shape_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Options about what is matched; ``several`` types may be given."""
+    group = parser.add_argument_group("boxes, masks, key points")
+    both = "; several, such as bbox,segm, make one report with all" if several else ""
+    types = "; ".join(f"{name}: {iou_type.description}" for name, iou_type in IOU_TYPES.items())
+    add_option(
+        group,
+        "--iou-type",
+        type=_iou_types,
+        metavar="TYPE",
+        help=f"what is matched: {types}{both} (default: {DEFAULT_IOU_TYPE})",
+    )
+    add_option(
+        group,
+        "--sigmas",
+        type=numbers,
+        metavar="A,B,...",
+        help="standard deviation of each key point relative to the size of the object, as in the dataset's meta "
+        "information (default: those of COCO's 17 key points)",
+    )
+    group.add_argument(
+        "--score-mode",
+        choices=("bbox", "keypoint", "bbox_keypoint", "bbox_rle"),
+        help="score of mmpose's key points, as in its CocoMetric (default: bbox_keypoint). Their NMS by OKS has the "
+        "threshold --nms-iou-thr (default: 0.9; 1 disables it)",
+    )
+
+
+def _iou_types(text: str) -> str | tuple[str, ...]:
+    names = tuple(text.split(","))
+    return names if len(names) > 1 else text
+
+
+def numbers(text: str) -> tuple[float, ...]:
     """Parse numbers separated by commas."""
     return tuple(float(part) for part in text.split(","))
 
@@ -339,7 +374,16 @@ def given_options(arguments: argparse.Namespace, settings: Any) -> dict[str, Any
 
 def reading_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The input options, as arguments of the evaluation functions."""
-    names = ("ground_truth", "class_order", "image_set", "config", "cfg_options", "trust", "allow_missing")
+    names = (
+        "ground_truth",
+        "class_order",
+        "image_set",
+        "config",
+        "cfg_options",
+        "trust",
+        "allow_missing",
+        "score_mode",
+    )
     options = {name: value for name, value in vars(arguments).items() if name in names}
     if options.get("ground_truth") == IN_RESULTS:
         options["ground_truth"] = None

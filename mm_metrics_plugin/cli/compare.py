@@ -13,6 +13,7 @@ from mm_metrics_plugin.cli.arguments import (
     add_operating_point_argument,
     add_option,
     add_output_arguments,
+    add_shape_arguments,
     add_task_argument,
     add_threshold_arguments,
     given_options,
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help=f"permutations of the paired permutation test (default: {PERMUTATIONS})",
     )
+    add_shape_arguments(parser)
     add_operating_point_argument(
         add_threshold_arguments(parser, classifiers=True),
         "compare each run at its own best score threshold, for all classes pooled, by RULE: {rules}. The threshold of "

@@ -13,12 +13,13 @@ from mm_metrics_plugin.cli.arguments import (
     add_operating_point_argument,
     add_option,
     add_output_arguments,
+    add_shape_arguments,
     add_threshold_arguments,
-    areas,
     given_options,
+    numbers,
     reading_options,
 )
-from mm_metrics_plugin.conventions import DEFAULT_MATCHING, MATCHING_RULES
+from mm_metrics_plugin.conventions import MATCHING_RULES
 from mm_metrics_plugin.settings import DetectionSettings
 
 PARSER: dict[str, Any] = dict(
@@ -38,6 +39,9 @@ PARSER: dict[str, Any] = dict(
   mm-metrics detection annotations.json results.pkl report/ --operating-point f1 --ci 0.95
   mm-metrics detection annotations.json results.pkl report/ --html --images val2017/    and an HTML page
   torchrun --nproc-per-node 4 -m mm_metrics_plugin.cli detection annotations.json part*.pkl report/
+  mm-metrics detection annotations.json results.pkl --iou-type bbox,segm      boxes and masks in one report
+  mm-metrics detection person_keypoints.json results.pkl --iou-type keypoints      mmpose
+  mm-metrics detection labelTxt/ results.pkl --iou-type rbox --classes classes.txt      mmrotate, DOTA
   mm-metrics detection annotations.json part1.pkl --save-state part1.npz     see mm-metrics merge --help
 
 OUT_DIR receives report.json, report.md, per_class.csv, confusion_matrix.csv, confusion_matrix.png (of the first
@@ -52,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "ground_truth",
         metavar="GROUND_TRUTH",
-        help="COCO annotations (.json), a folder of VOC .xml files, an mmdet config (.py), or - if RESULTS contains "
-        "the ground truth",
+        help="COCO annotations (.json), a folder of VOC .xml files or DOTA .txt files, an mmdet config (.py), or - if "
+        "RESULTS contains the ground truth",
     )
     parser.add_argument(
         "results",
@@ -64,13 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Optionally followed by OUT_DIR, the folder for the files of the report",
     )
     parser.set_defaults(out_dir=None)
+    add_shape_arguments(parser, several=True)
     group = add_threshold_arguments(parser)
     group.add_argument(
         "--matching",
         action="append",
         choices=list(MATCHING_RULES),
         help="count by this matching rule only; may be given several times (default: coco is printed and drawn, and "
-        "files hold coco and mmdet)",
+        "files hold coco and mmdet, or coco and agnostic of other types than bbox)",
     )
     group = parser.add_argument_group("analysis")
     add_operating_point_argument(
@@ -80,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group,
         "--area-edges",
         "--size-edges",
-        type=areas,
+        type=numbers,
         metavar="A,B,...",
         help="areas in square pixels that separate small, medium and large objects (default: COCO's, 1024,9216)",
     )
@@ -104,7 +109,10 @@ def run(arguments: argparse.Namespace) -> None:
     from mm_metrics_plugin.render.outputs import check_folder
 
     options = {**reading_options(arguments), **given_options(arguments, DetectionSettings)}
-    options["matching"] = tuple(dict.fromkeys(arguments.matching or DEFAULT_MATCHING))
+    if arguments.matching:
+        options["matching"] = tuple(dict.fromkeys(arguments.matching))
+    else:
+        options.pop("matching", None)
     if arguments.save_state is not None:
         check_folder(Path(arguments.save_state).parent, option="the folder of --save-state")
     keep_examples = arguments.html or arguments.save_state is not None

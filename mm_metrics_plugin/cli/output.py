@@ -104,7 +104,8 @@ def deliver(arguments: Namespace, evaluate: Callable[[Progress], Report | None])
     page = None
     if arguments.html:
         if folder is None:
-            raise ResultFileError("--html: OUT_DIR must be given, the folder of the page")
+            flag = "--html" if arguments.html is True else arguments.html
+            raise ResultFileError(f"{flag}: OUT_DIR must be given, the folder of the page")
         check_page()
         page = PageOptions(images=values.get("images"), gallery=values.get("gallery", 0))
     saved = SavedOutputs()

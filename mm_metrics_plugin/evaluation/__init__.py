@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.reports.classification_evaluator import ClassificationEvaluator
     from mm_metrics_plugin.reports.detection import DetectionReport
     from mm_metrics_plugin.reports.detection_evaluator import DetectionEvaluator
+    from mm_metrics_plugin.reports.detection_reports import DetectionReports
 
 __all__ = [
     "ClassificationEvaluator",
@@ -20,6 +21,7 @@ __all__ = [
     "ComparisonReport",
     "DetectionEvaluator",
     "DetectionReport",
+    "DetectionReports",
     "compare_runs",
     "evaluate_classification",
     "evaluate_detection",
@@ -33,6 +35,7 @@ _MODULES = {
     "reports.classification": ("ClassificationReport",),
     "reports.classification_evaluator": ("ClassificationEvaluator",),
     "reports.detection": ("DetectionReport",),
+    "reports.detection_reports": ("DetectionReports",),
     "reports.detection_evaluator": ("DetectionEvaluator",),
 }
 

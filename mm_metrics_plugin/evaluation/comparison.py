@@ -176,6 +176,7 @@ def compare_runs(
     cfg_options: Sequence[str] | None = None,
     trust: bool = False,
     allow_missing: bool = False,
+    score_mode: str | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> ComparisonReport:
@@ -194,9 +195,11 @@ def compare_runs(
         cfg_options: ``KEY=VALUE`` overrides of the config.
         trust: Read pickles with plain pickle, which runs whatever is in them.
         allow_missing: Evaluate images without results as images without detections.
+        score_mode: Score of mmpose's key points, as in :func:`~mm_metrics_plugin.evaluate_detection`.
         progress: Receives the steps.
-        **options: ``ci``, ``permutations``, ``seed``; ``score_thr`` or ``operating_point``, ``iou_thr``,
-            ``nms_iou_thr``, ``iou_thrs``, ``max_dets`` of detectors; ``task``, ``score_thr`` of classifiers.
+        **options: ``ci``, ``permutations``, ``seed``; ``iou_type``, ``sigmas``, ``score_thr`` or
+            ``operating_point``, ``iou_thr``, ``nms_iou_thr``,
+            ``iou_thrs``, ``max_dets`` of detectors; ``task``, ``score_thr`` of classifiers.
 
     Raises:
         ResultFileError: A file is damaged, or the runs were not made on the same images.
@@ -220,10 +223,14 @@ def compare_runs(
         cfg_options=cfg_options,
         trust=trust,
         allow_missing=allow_missing,
+        score_mode=score_mode,
     )
+    known: dict[str, Any] = {name: options[name] for name in ("iou_type", "sigmas", "nms_iou_thr") if name in options}
+    detection = with_options((settings and settings.detection) or DetectionSettings(), known)
+    shapes = {"iou_type": detection.iou_type, **source.shape_options(detection)}
     progress.step("reading")
     results = [
-        read(run, f"run {number}", DETECTIONS, CLASSIFICATION, trust=trust, task=options.get("task"))
+        read(run, f"run {number}", DETECTIONS, CLASSIFICATION, trust=trust, task=options.get("task"), **shapes)
         for number, run in enumerate(progress.track(runs), start=1)
     ]
     if len({type(run) for run in results}) > 1:
@@ -233,7 +240,10 @@ def compare_runs(
     entries = [input_entry(run, read.sha256) for run, read in zip(runs, results)]
     inputs: dict[str, Any] = {
         "runs": [
-            {**(results_entry(entry, run) if isinstance(run, DetectionResults) else entry), "joined_by": joined_by}
+            {
+                **(results_entry(entry, run, [detection.iou_type]) if isinstance(run, DetectionResults) else entry),
+                "joined_by": joined_by,
+            }
             for entry, run, joined_by in zip(entries, results, loaded.joined_by)
         ]
     }

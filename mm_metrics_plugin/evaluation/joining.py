@@ -78,6 +78,13 @@ def join(
             rows.check(num_classes=len(names), names=ground_truth.image_ids)
         except MetricInputError as error:
             raise ResultFileError(f"{source}: {error}") from None
+    objects = ground_truth.objects
+    mismatch = detections.geometry.mismatch(detections.image, objects, ground_truth.image_sizes)
+    if mismatch is not None:
+        image, expected, found = mismatch
+        field, name = detections.geometry.field, ground_truth.image_ids[image]
+        raise ResultFileError(f"{results.source}: '{field}' of image {name!r} must {expected} (found {found})")
+    detections = replace(detections, geometry=detections.geometry.drawn_like(objects.geometry))
     return JoinedImages(
         batch=DetectionBatch(detections, ground_truth.objects, len(ground_truth.image_ids), ground_truth.image_columns),
         classes=names,

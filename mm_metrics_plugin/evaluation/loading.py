@@ -20,9 +20,11 @@ from mm_metrics_plugin.evaluation.joining import (
 )
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError, listing, shortened
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, ImageId
+from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.io.class_order import CLASS_ORDERS, CLASSES, LABELS
 from mm_metrics_plugin.io.detection_data import AnnotationSet, DetectionResults
-from mm_metrics_plugin.io.readers import read_detections, read_ground_truth
+from mm_metrics_plugin.io.formats import DETECTIONS, GROUND_TRUTH
+from mm_metrics_plugin.io.readers import read_all
 from mm_metrics_plugin.reports.base import Progress
 from mm_metrics_plugin.reports.detection_evaluator import DetectionEvaluator
 from mm_metrics_plugin.reports.provenance import Entry, Provenance
@@ -42,6 +44,7 @@ class DetectionInput:
     cfg_options: Sequence[str] | None = None
     trust: bool = False
     allow_missing: bool = False
+    score_mode: str | None = None
 
     def __post_init__(self) -> None:
         is_text = isinstance(self.class_order, str)
@@ -55,20 +58,42 @@ class DetectionInput:
         """Whether the results contain the ground truth."""
         return self.ground_truth is None
 
-    def read_results(self, source: Any, on_progress: Callable[[float], None] | None = None) -> DetectionResults:
-        """Read one result file, or results in memory."""
-        return read_detections(source, trust=self.trust, on_progress=on_progress)
+    def read_results(
+        self, source: Any, settings: Sequence[DetectionSettings], on_progress: Callable[[float], None] | None = None
+    ) -> list[DetectionResults]:
+        """Read one result file, or results in memory, once for the IoU types of all settings."""
+        results: list[DetectionResults] = self._read(
+            source, "results", DETECTIONS, settings, trust=self.trust, on_progress=on_progress
+        )
+        return results
 
-    def read_ground_truth(self, progress: Progress) -> AnnotationSet:
-        """Read the ground truth from a file, a folder, a config or memory."""
-        return read_ground_truth(
+    def read_ground_truth(self, settings: Sequence[DetectionSettings], progress: Progress) -> list[AnnotationSet]:
+        """Read the ground truth from a file, a folder, a config or memory, once for all IoU types."""
+        ground_truths: list[AnnotationSet] = self._read(
             self.ground_truth,
+            "ground_truth",
+            GROUND_TRUTH,
+            settings,
             classes=self.classes,
             class_order=self.class_order,
             image_set=self.image_set,
             cfg_options=self.cfg_options,
             track=progress.track,
         )
+        return ground_truths
+
+    def _read(self, source: Any, name: str, task: str, settings: Sequence[DetectionSettings], **options: Any) -> Any:
+        iou_types = [each.iou_type for each in settings]
+        return read_all(source, name, task, iou_types=iou_types, **options, **self.shape_options(settings[0], task))
+
+    def shape_options(self, settings: DetectionSettings, task: str = DETECTIONS) -> dict[str, Any]:
+        """The options of reading that depend on the IoU type."""
+        options: dict[str, Any] = {"sigmas": settings.sigmas}
+        if task == DETECTIONS:
+            options.update(
+                score_mode=self.score_mode, nms_iou_thr=settings.nms_iou_thr, ground_truth_inside=self.in_results
+            )
+        return options
 
     def ground_truth_entry(self, ground_truth: AnnotationSet) -> dict[str, Any]:
         """Name and SHA-256 of the ground truth and of its image set."""
@@ -99,35 +124,71 @@ def ground_truth_in(results: DetectionResults) -> AnnotationSet:
     return results.ground_truth
 
 
-def results_entry(entry: Entry, results: DetectionResults) -> dict[str, Any]:
-    """The provenance of results, with the number of their masks, which are not evaluated."""
-    return {**entry, "masks": results.masks} if results.masks else dict(entry)
+def results_entry(entry: Entry, results: DetectionResults, evaluated: Sequence[str]) -> dict[str, Any]:
+    """The provenance of results, with the fields of the shapes that they hold and that no IoU type evaluates."""
+    fields = {geometry_of(iou_type).field for iou_type in evaluated}
+    others = [field for field in results.also if field not in fields]
+    return {**entry, "not_evaluated": others} if others else dict(entry)
 
 
 def load_images(
     source: DetectionInput,
-    settings: DetectionSettings,
+    settings: Sequence[DetectionSettings],
     *,
     group: ProcessGroup,
     progress: Progress,
     worst_images: int | None,
     partial: bool,
-) -> DetectionEvaluator:
-    """Read, join and match all images, on all processes.
+) -> list[DetectionEvaluator]:
+    """Read, join and match all images, on all processes: one evaluator for each of the settings.
 
     With ``worst_images``, examples are kept for a page. With ``partial``, results may cover only some of the images.
     """
-    evaluator, loader, error = None, None, None
+    loaders: list[_Loader] = []
+    error = None
     try:
-        loader = _Loader(source, settings, group, progress, worst_images, partial)
+        loaders = _read_all(source, settings, group, progress, worst_images, partial)
     except Exception as caught:  # raised on every process by the next call
         error = caught
-    infos = group.all_gather(None if loader is None else (loader.files, loader.num_classes), error)
-    try:
-        evaluator = loader.evaluator(infos)  # type: ignore[union-attr]
-    except Exception as caught:  # raised on every process by the next call
-        error = caught
-    return group.merge(evaluator, error)
+    infos = group.all_gather([(loader.files, loader.num_classes) for loader in loaders], error)
+    evaluators = []
+    for index, loader in enumerate(loaders):
+        evaluator = None
+        try:
+            evaluator = loader.evaluator([info[index] for info in infos])
+        except Exception as caught:  # raised on every process by the next call
+            error = caught
+        evaluators.append(group.merge(evaluator, error))
+    return evaluators
+
+
+def _read_all(
+    source: DetectionInput,
+    settings: Sequence[DetectionSettings],
+    group: ProcessGroup,
+    progress: Progress,
+    worst_images: int | None,
+    partial: bool,
+) -> list[_Loader]:
+    """The loaders of all settings, which have received the files of this process. Every file is read once."""
+    ground_truths: Sequence[AnnotationSet | None] = [None] * len(settings)
+    if source.in_results:
+        source.check_in_results()
+    else:
+        progress.step("reading the ground truth")
+        ground_truths = source.read_ground_truth(settings, progress)
+    iou_types = [each.iou_type for each in settings]
+    loaders = [
+        _Loader(source, each, ground_truth, iou_types, group, progress, worst_images, partial)
+        for each, ground_truth in zip(settings, ground_truths)
+    ]
+    progress.step("reading the results")
+    several = len(source.results) > 1
+    for path in progress.track(source.results[group.rank :: group.world_size] if several else source.results):
+        read = source.read_results(path, settings, None if several else progress.fraction)
+        for loader in loaders:
+            loader.add(path, read.pop(0))
+    return loaders
 
 
 def evaluator_of_batch(
@@ -151,7 +212,7 @@ def evaluator_of_batch(
         ),
         versions=(versions(),),
     )
-    evaluator.update(batch)
+    evaluator.add(batch)
     return evaluator
 
 
@@ -172,42 +233,35 @@ class _ReadFile(NamedTuple):
 
 
 class _Loader:
-    """Reads the part of this process: every n-th image of one file, or some of several files."""
+    """Joins and matches the part of this process: every n-th image of one file, or some of several files."""
 
     def __init__(
         self,
         source: DetectionInput,
         settings: DetectionSettings,
+        ground_truth: AnnotationSet | None,
+        iou_types: Sequence[str],
         group: ProcessGroup,
         progress: Progress,
         worst_images: int | None,
         partial: bool,
     ) -> None:
         self.source, self.settings, self.group, self.progress = source, settings, group, progress
-        self.worst_images, self.partial = worst_images, partial
-        self.several = several = len(source.results) > 1
+        self.worst_images, self.partial, self.iou_types = worst_images, partial, iou_types
+        self.several = len(source.results) > 1
         self.in_results = source.in_results
         self.classes = source.classes
-        self.ground_truth_entry: dict[str, Any] = {}
-        if self.in_results:
-            source.check_in_results()
-        else:
-            progress.step("reading the ground truth")
-            self.ground_truth = source.read_ground_truth(progress)
-            self.ground_truth_entry = source.ground_truth_entry(self.ground_truth)
-        self.versions = versions(*(() if self.in_results else self.ground_truth.libraries))
+        self.ground_truth: Any = ground_truth
+        self.ground_truth_entry = {} if ground_truth is None else source.ground_truth_entry(ground_truth)
+        self.versions = versions(*(() if ground_truth is None else ground_truth.libraries))
         self.files: list[_FileInfo] = []
         self.matched: list[DetectionEvaluator] = []
         self.waiting: list[_ReadFile] = []
         self.empty_results: DetectionResults | None = None  # of the same kind, without images
         self.num_classes = 0
-        progress.step("reading the results")
-        for path in progress.track(source.results[group.rank :: group.world_size] if several else source.results):
-            self._read(path)
 
-    def _read(self, path: Any) -> None:
-        """Read a file. If there are several, match it at once, so that its boxes can be freed."""
-        results = self.source.read_results(path, None if self.several else self.progress.fraction)
+    def add(self, path: Any, results: DetectionResults) -> None:
+        """Add a file that was read. If there are several, match it at once, so that its shapes can be freed."""
         if self.several and results.image_ids is None:
             raise ResultFileError(f"{results.source}: has no image ids, so it cannot be one of several files")
         ground_truth = ground_truth_in(results) if self.in_results else self.ground_truth
@@ -251,7 +305,9 @@ class _Loader:
         joined = join(ground_truth, file.results, classes=self.classes, allow_missing=allow_missing)
         if not self.several:
             joined = images_of_rank(joined, self.group.rank, self.group.world_size)
-        return self._evaluator(joined, [results_entry(file.entry, file.results)], file.ground_truth, file.entry)
+        return self._evaluator(
+            joined, [results_entry(file.entry, file.results, self.iou_types)], file.ground_truth, file.entry
+        )
 
     def _evaluator(
         self, joined: JoinedImages, entries: Sequence[Entry], ground_truth: AnnotationSet, entry: Entry
@@ -275,7 +331,7 @@ class _Loader:
             versions=(self.versions,),
             allow_missing=self.source.allow_missing,
         )
-        evaluator.update(
+        evaluator.add(
             joined.batch,
             image_ids=joined.image_ids,
             image_names=joined.image_names,

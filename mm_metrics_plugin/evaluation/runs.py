@@ -37,12 +37,22 @@ from mm_metrics_plugin.settings import (
     DetectionSettings,
     OperatingRule,
     number_text,
+    with_options,
 )
 from mm_metrics_plugin.states.detection import DetectionState
 
 COMPARISON_OPTIONS = ("ci", "permutations", "seed")
 TASK_OPTIONS = {
-    "detection": ("score_thr", "operating_point", "iou_thr", "nms_iou_thr", "iou_thrs", "max_dets"),
+    "detection": (
+        "iou_type",
+        "sigmas",
+        "score_thr",
+        "operating_point",
+        "iou_thr",
+        "nms_iou_thr",
+        "iou_thrs",
+        "max_dets",
+    ),
     "classification": ("task", "score_thr"),
 }
 
@@ -101,7 +111,7 @@ class Runs:
             raise ResultFileError(f"{source}: holds {self.kind} results, and the settings are for {self.other_kind}")
         changes: dict[str, Any] = {name: options[name] for name in COMPARISON_OPTIONS if name in options}
         task_changes = {name: options[name] for name in task_options if name in options}
-        changes[self.kind] = replace(task_settings, **task_changes)
+        changes[self.kind] = with_options(task_settings, task_changes)
         return ComparisonSettings(**changes) if settings is None else replace(settings, **changes)
 
     @property
@@ -212,7 +222,7 @@ class DetectionRuns(Runs):
                 number = max(classes_from_labels(run, ground_truth) for run in results)
                 classes = [str(label) for label in range(number)]
         else:
-            ground_truth = source.read_ground_truth(progress)
+            (ground_truth,) = source.read_ground_truth([self.detection], progress)
             ground_truths = [ground_truth] * len(results)
             self.ground_truth_entry = source.ground_truth_entry(ground_truth)
             self.libraries = ground_truth.libraries

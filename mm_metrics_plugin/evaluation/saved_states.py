@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Mapping, Union
+from typing import Any, Mapping, Sequence, Union
 
 import numpy as np
 
@@ -16,32 +16,40 @@ from mm_metrics_plugin.reports.classification import ClassificationReport
 from mm_metrics_plugin.reports.classification_evaluator import ClassificationEvaluator
 from mm_metrics_plugin.reports.detection import DetectionReport
 from mm_metrics_plugin.reports.detection_evaluator import DetectionEvaluator
+from mm_metrics_plugin.reports.detection_reports import DetectionReports
 from mm_metrics_plugin.states.detection_checks import check_detection_state
 
 KINDS: Mapping[str, Any] = {"detection": DetectionEvaluator, "classification": ClassificationEvaluator}
 Evaluator = Union[DetectionEvaluator, ClassificationEvaluator]
 
 
-def save_evaluator(path: PathLike, evaluator: Evaluator) -> None:
-    """Write an evaluator to a ``.npz`` file."""
-    kind = next(name for name, kind in KINDS.items() if isinstance(evaluator, kind))
-    write_state(path, {"kind": kind, **evaluator.header()}, evaluator.state.arrays())
+def save_evaluators(path: PathLike, evaluators: Sequence[Evaluator]) -> None:
+    """Write an evaluator, or those of several IoU types, to a ``.npz`` file."""
+    headers, arrays = [], {}
+    for number, evaluator in enumerate(evaluators):
+        kind = next(name for name, kind in KINDS.items() if isinstance(evaluator, kind))
+        headers.append({"kind": kind, **evaluator.header()})
+        prefix = f"{number}/" if len(evaluators) > 1 else ""
+        arrays.update({f"{prefix}{name}": array for name, array in evaluator.state.arrays().items()})
+    write_state(path, headers[0] if len(headers) == 1 else {"parts": headers}, arrays)
 
 
 def save_report(path: PathLike, report: Report) -> None:
     """Write the evaluator that a report was computed from."""
     if not str(path).endswith(".npz"):
         raise ResultFileError(f"the name of a saved state must end in .npz (found {str(path)!r})")
-    if isinstance(report, DetectionReport):
-        save_evaluator(path, DetectionEvaluator.of_report(report))
+    if isinstance(report, DetectionReports):
+        save_evaluators(path, [DetectionEvaluator.of_report(each) for each in report.reports.values()])
+    elif isinstance(report, DetectionReport):
+        save_evaluators(path, [DetectionEvaluator.of_report(report)])
     elif isinstance(report, ClassificationReport):
-        save_evaluator(path, ClassificationEvaluator.of_report(report))
+        save_evaluators(path, [ClassificationEvaluator.of_report(report)])
     else:
-        raise ResultFileError(f"a {type(report).__name__} cannot be saved; save the reports of its runs")
+        raise ResultFileError(f"a {type(report).__name__} cannot be saved; save each of its reports")
 
 
-def read_evaluator(path: PathLike) -> Evaluator:
-    """Read an evaluator that :func:`save_evaluator` wrote.
+def read_evaluators(path: PathLike) -> list[Evaluator]:
+    """Read the evaluators that :func:`save_evaluators` wrote.
 
     Raises:
         ResultFileError: The file is damaged.
@@ -49,15 +57,25 @@ def read_evaluator(path: PathLike) -> Evaluator:
     path = Path(path)
     header, arrays = read_state(path)
     try:
-        if header["kind"] not in KINDS:
-            raise ValueError(f"'kind' must be {' or '.join(KINDS)} (found {header['kind']!a})")
-        if header["kind"] == "detection":
-            return _detection_evaluator(header, arrays, path)
-        return _classification_evaluator(header, arrays)
+        if "parts" not in header:
+            return [_evaluator(header, arrays, path)]
+        parts: list[dict[str, np.ndarray]] = [{} for _ in header["parts"]]
+        for name, array in arrays.items():
+            number, _, rest = name.partition("/")
+            parts[int(number)][rest] = array
+        return [_evaluator(part, own, path) for part, own in zip(header["parts"], parts)]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, MetricInputError) as error:
         raise ResultFileError(
             f"{path.name}: is not a state file, which save_state=... writes ({type(error).__name__}: {error})"
         ) from None
+
+
+def _evaluator(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: Path) -> Evaluator:
+    if header["kind"] not in KINDS:
+        raise ValueError(f"'kind' must be {' or '.join(KINDS)} (found {header['kind']!a})")
+    if header["kind"] == "detection":
+        return _detection_evaluator(header, arrays, path)
+    return _classification_evaluator(header, arrays)
 
 
 def _with_arrays(state: Any, arrays: Mapping[str, np.ndarray]) -> Any:
@@ -139,5 +157,6 @@ def _are_entries(value: object) -> bool:
         isinstance(entry, dict)
         and all(isinstance(entry.get(key, ""), str) for key in ("file", "class_order", "joined_by"))
         and isinstance(entry.get("sha256"), (str, type(None)))
+        and set(entry.get("not_evaluated", ())) <= {"masks", "keypoints"}
         for entry in value
     )

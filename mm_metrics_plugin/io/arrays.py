@@ -23,6 +23,7 @@ def to_array(value: Any) -> np.ndarray:
     Raises:
         TypeError: The value cannot be an array. ValueError, RuntimeError and OverflowError likewise.
     """
+    value = getattr(value, "tensor", value)  # of mmdet's HorizontalBoxes and mmrotate's RotatedBoxes
     if is_tensor(value):
         value = tensor_to_array(value)
     if isinstance(value, (list, tuple)):
@@ -66,19 +67,30 @@ class JsonRows:
         rows: The objects.
         source: Name of the file in messages.
         noun: Name of a row in messages, such as ``"annotation"``.
+        positions: The number of each row in messages, its index by default.
     """
 
-    def __init__(self, rows: list[Any], source: str, noun: str) -> None:
+    def __init__(self, rows: list[Any], source: str, noun: str, positions: Sequence[int] | None = None) -> None:
         self.rows = rows
         self.source = source
         self.noun = noun
+        self.positions = range(len(rows)) if positions is None else positions
+
+    def take(self, indices: Sequence[int]) -> JsonRows:
+        """The selected rows, which keep their numbers."""
+        positions = [self.positions[index] for index in indices]
+        return JsonRows([self.rows[index] for index in indices], self.source, self.noun, positions)
+
+    def without(self, field: str) -> np.ndarray:
+        """Which rows have no value, or None, in a field."""
+        return np.array([row.get(field) is None for row in self.rows], dtype=bool)
 
     def column(self, field: str) -> list[Any]:
         """One field of every row, which each row must have."""
         try:
             return list(map(itemgetter(field), self.rows))
         except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-            for number, row in enumerate(self.rows):
+            for number, row in zip(self.positions, self.rows):
                 name = f"{self.source}: {self.noun} number {number}"
                 if not isinstance(row, dict):
                     raise ResultFileError(f"{name} must be an object (found {type(row).__name__})") from None
@@ -141,8 +153,8 @@ class JsonRows:
                 )
         return values
 
-    def _error(self, field: str, number: int, expected: str, value: Any) -> ResultFileError:
-        row = f"'{field}' of {self.noun} number {number}"
+    def _error(self, field: str, index: int, expected: str, value: Any) -> ResultFileError:
+        row = f"'{field}' of {self.noun} number {self.positions[index]}"
         return ResultFileError(f"{self.source}: {row} must be {expected} (found {shortened(value)})")
 
 

@@ -18,7 +18,8 @@ from mm_metrics_plugin.io.files import PathLike, read_json
 
 ANNOTATIONS, CLASSES = "annotations", "classes"
 CLASS_ORDERS = (ANNOTATIONS, CLASSES)
-METAINFO, LABELS = "metainfo", "labels"  # a report's order if it comes from a config, and if no names are known
+# A report's order if it comes from a config, from DOTA files without class names, and if no names are known.
+METAINFO, ALPHABETICAL, LABELS = "metainfo", "alphabetical", "labels"
 _CHOICE = (
     "Choose the order of the labels: class_order='annotations' (the order of mmdet's CocoDataset) or "
     "class_order='classes'"

@@ -9,9 +9,11 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths, ImageId
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.row_counts import RowCounts
 
 SWAPPED = "corners swapped"
+_ROW_ARRAYS = ("boxes", "keypoints", "lengths", "sizes")  # of geometries, with one row per shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +79,7 @@ class DetectionResults:
         num_classes: Number of classes, if the file has it.
         ground_truth: The ground truth in the file, if it has one.
         file_size: In bytes; None if the content comes from no file.
-        masks: Detections that have a mask, which is not read.
+        also: The fields of other shapes that the file holds, such as ``'masks'``, which were not read.
         sha256: Of the file; None if the content comes from no file.
     """
 
@@ -92,7 +94,7 @@ class DetectionResults:
     num_classes: int | None = None
     ground_truth: AnnotationSet | None = None
     file_size: int | None = None
-    masks: int = 0
+    also: tuple[str, ...] = ()
     lists_all_images: bool = True
     sha256: str | None = None
 
@@ -108,9 +110,12 @@ def text_or_empty(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def has_swapped_corners(boxes: np.ndarray) -> np.ndarray:
-    """Which boxes (left, top, right, bottom) have negative width or height. Nothing can match them."""
-    return np.asarray((boxes[:, 2] < boxes[:, 0]) | (boxes[:, 3] < boxes[:, 1]))
+def has_swapped_corners(geometry: Any) -> np.ndarray:
+    """Which boxes have negative width or height. Nothing can match them. Of other shapes, none."""
+    if not isinstance(geometry, Boxes):
+        return np.zeros(len(geometry), dtype=bool)
+    corners = geometry.to_format("xyxy")
+    return np.asarray((corners[:, 2] < corners[:, 0]) | (corners[:, 3] < corners[:, 1]))
 
 
 def check_same_ground_truth(first: AnnotationSet, second: AnnotationSet) -> None:
@@ -126,7 +131,7 @@ def check_same_ground_truth(first: AnnotationSet, second: AnnotationSet) -> None
             continue
         what = f"{len(mine)} and {len(theirs)} objects"
         if len(mine) == len(theirs):
-            what = f"class, box or crowd flag of object number {np.flatnonzero((mine != theirs).any(axis=1))[0]}"
+            what = f"class, shape or crowd flag of object number {np.flatnonzero((mine != theirs).any(axis=1))[0]}"
         raise ResultFileError(
             f"{first.source} and {second.source}: differ in the ground truth of image {image_id!a} ({what}); "
             "give the annotations as ground_truth=..."
@@ -134,11 +139,13 @@ def check_same_ground_truth(first: AnnotationSet, second: AnnotationSet) -> None
 
 
 def _rows_by_image(ground_truth: AnnotationSet) -> dict[ImageId, np.ndarray]:
-    """Class, crowd flag and box of the objects of each image, sorted."""
+    """Class, crowd flag and shape of the objects of each image, sorted. Masks by their boxes, areas and runs."""
     objects = ground_truth.objects
-    rows = np.column_stack([objects.image, objects.labels, objects.crowd, *objects.geometry.bounding_boxes()]).astype(
-        np.float64
-    )
+    geometry = objects.geometry
+    arrays = (array for name, array in geometry.to_arrays().items() if name in _ROW_ARRAYS)
+    columns = (*arrays, *geometry.bounding_boxes(), geometry.areas())
+    shapes = [array.reshape(len(objects), int(np.prod(array.shape[1:]))) for array in columns]
+    rows = np.column_stack([objects.image, objects.labels, objects.crowd, *shapes]).astype(np.float64)
     rows = rows[np.lexsort(rows.T[::-1])]
     starts = np.searchsorted(rows[:, 0], np.arange(1, len(ground_truth.image_ids)))
     return dict(zip(ground_truth.image_ids, np.split(rows[:, 1:], starts)))

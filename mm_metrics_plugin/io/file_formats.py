@@ -124,7 +124,7 @@ def _is_yolo(head: FileHead) -> bool:
     return False
 
 
-def _is_dota(head: FileHead) -> bool:
+def is_dota(head: FileHead) -> bool:
     """Eight coordinates, a class name and a difficulty, maybe after two lines about the image."""
     return any(
         (len(words) == 10 and len(_leading_numbers(words)) == 8) or words[:1][0].startswith(("imagesource:", "gsd:"))
@@ -155,7 +155,6 @@ FILE_FORMATS = (
     Format("a YAML file", named(".yml", ".yaml")),
     Format("a single XML file", named(".xml"), remedy="of VOC annotations, give the folder"),
     Format("a folder of YOLO label files", _is_yolo),
-    Format("a folder of DOTA label files", _is_dota),
     Format("a folder of LabelMe files", lambda head: any(b'"shapes"' in data for data in _heads(head, "*.json"))),
     Format("a folder of JSON files", holds("*.json", "annotations/*.json"), remedy="give a file, not the folder"),
     Format("a folder of text files", holds("*.txt")),

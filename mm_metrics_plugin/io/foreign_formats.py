@@ -15,11 +15,10 @@ from mm_metrics_plugin.io.formats import (
 )
 
 _SEGMENTATION = "evaluate segmentation with MeanIoU or DiceScore in the test_evaluator of the config"
-_KEY_POINTS = "key points are not evaluated; mmpose and pycocotools compute their AP"
+_KEY_POINTS = "test the model with mmpose 1.x, or give COCO results"
 _NO_IMAGES = (
     "they do not name their images: give COCO results, one dict per box with image_id, category_id, bbox and score"
 )
-_ADD_BOXES = "add the box of each mask, such as pycocotools.mask.toBbox returns"
 
 
 def _part_of_annotations(content: Any) -> bool:
@@ -38,8 +37,6 @@ FOREIGN_FORMATS = tuple(
     Format(what, detect, remedy=remedy)
     for what, detect, remedy in (
         # pickles of OpenMMLab's tools
-        ("key points of mmpose ('keypoints')", predicted_with("keypoints", without="labels"), _KEY_POINTS),
-        ("masks without boxes ('masks' without 'bboxes')", predicted_with("masks", without="bboxes"), _ADD_BOXES),
         ("text regions of mmocr ('polygons')", predicted_with("polygons", without="bboxes"), ""),
         (
             "semantic segmentation of mmseg ('pred_sem_seg')",
@@ -65,16 +62,6 @@ FOREIGN_FORMATS = tuple(
         ("a list of segmentation maps", arrays_of(2, "iu"), _SEGMENTATION),
         ("a list of scores without labels", arrays_of(1, "f"), ""),
         # COCO
-        (
-            "COCO key points ('keypoints' without 'bbox')",
-            rows_with("image_id", "keypoints", without="bbox"),
-            _KEY_POINTS,
-        ),
-        (
-            "COCO masks ('segmentation' without 'bbox')",
-            rows_with("image_id", "segmentation", without="bbox"),
-            _ADD_BOXES,
-        ),
         (
             "the list of COCO annotations ('bbox' without 'score')",
             rows_with("image_id", "bbox", "id", without="score"),

@@ -9,6 +9,7 @@ from typing import Any, Callable, Iterable, Sequence
 
 import numpy as np
 
+from mm_metrics_plugin.conventions import DEFAULT_IOU_TYPE
 from mm_metrics_plugin.exceptions import first_ten
 from mm_metrics_plugin.io.files import PathLike, parse_json
 
@@ -25,6 +26,8 @@ class ReadOptions:
         file_size: In bytes; None of an object in memory. Bounds the memory of what is read.
         most_bytes: How many bytes the numbers of the file can take.
         task: A classification task; inferred by default.
+        iou_type: What is read of a detector: boxes, masks, ...
+        ground_truth_inside: Whether the results contain the ground truth.
         track: Wraps the indices of images to show progress.
 
     The others are arguments of :func:`mm_metrics_plugin.evaluate_detection`. A format names those that it takes.
@@ -38,6 +41,11 @@ class ReadOptions:
     image_set: PathLike | None = None
     cfg_options: Sequence[str] | None = None
     task: str | None = None
+    iou_type: str = DEFAULT_IOU_TYPE
+    sigmas: Sequence[float] | None = None
+    score_mode: str | None = None
+    nms_iou_thr: float | None = None
+    ground_truth_inside: bool = False
     track: Callable[[Sequence[int]], Iterable[int]] = lambda indices: indices
 
 
@@ -53,6 +61,8 @@ class Format:
         remedy: What to do with an input that cannot be read; "" names what is expected instead.
         on_disk: Whether ``detect`` receives the ``FileHead`` of a file or folder instead.
         options: The options of its own, besides ``classes``.
+        iou_types: What it can hold.
+        load: Makes what ``read`` receives; by default that is what ``detect`` receives, or the path.
     """
 
     what: str
@@ -62,6 +72,8 @@ class Format:
     remedy: str = ""
     on_disk: bool = False
     options: tuple[str, ...] = ()
+    iou_types: tuple[str, ...] = (DEFAULT_IOU_TYPE,)
+    load: Callable[[Any, ReadOptions], Any] | None = None
 
 
 def is_path(source: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Iterator, Mapping, Sequence
@@ -12,33 +11,33 @@ import numpy as np
 from mmengine.logging import print_log
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.conventions import ANALYSIS_RULE, MATCHING_RULES
+from mm_metrics_plugin.conventions import ANALYSIS_RULE, DEFAULT_IOU_TYPE, IOU_TYPES, MATCHING_RULES
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.classification.confusion_matrix import MatrixView, matrix_view
 from mm_metrics_plugin.functional.detection.matching import MATRIX, SCORES
 from mm_metrics_plugin.functional.statistics.bootstrap import TOO_FEW
-from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
 from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
 from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric
-from mm_metrics_plugin.metrics.detection_samples import ResizeCheck, read_images, with_image_order
+from mm_metrics_plugin.metrics.detection_samples import ImageReader
+from mm_metrics_plugin.metrics.keypoint_samples import KeyPointReader
 from mm_metrics_plugin.metrics.prf import REMEDY, zero_division_value
-from mm_metrics_plugin.metrics.runner_log import text_table, warn
+from mm_metrics_plugin.metrics.runner_log import text_table
 from mm_metrics_plugin.metrics.sample_fields import Samples
 from mm_metrics_plugin.render.tables import matrix_rows
 from mm_metrics_plugin.reports.base import class_key
 from mm_metrics_plugin.reports.detection import RATES, DetectionReport
 from mm_metrics_plugin.settings import (
     COCO_IOU_THRS,
-    COCO_MAX_DETS,
     DetectionSettings,
     number_text,
     require,
     require_choice,
     require_int,
 )
-from mm_metrics_plugin.states.detection import DetectionState, ImageBatch
+from mm_metrics_plugin.states.base import Batch, State
 
 _CURVES = ("pr_curves", "confidence_curves")
+_READERS: dict[str, type[ImageReader]] = {"keypoints": KeyPointReader}  # of other types, ImageReader
 
 
 @METRICS.register_module()
@@ -47,7 +46,7 @@ class DetectionPRF(StreamingMetric):
 
     TP, FP and FN are read off the confusion matrix, in which background is a row and a column but in no mean.
 
-    Keys, with the prefix ``det``:
+    Keys, with the prefix ``det``, or that of another ``iou_type``, such as ``det-segm``:
 
     - ``f1``, ``precision``, ``recall``: the mean over the classes, or the ``average`` given.
     - ``f1_of_means``: F1 of the macro precision and the macro recall.
@@ -65,10 +64,11 @@ class DetectionPRF(StreamingMetric):
     Args:
         score_thr: Score threshold: detections with a lower score are not used, except for AP. It is rounded to the
             precision of each image's scores.
-        iou_thr: IoU threshold of a match.
+        iou_thr: IoU threshold of a match; of key points, OKS.
         matching: ``'coco'``, ``'mmdet'`` (what mmdet's confusion_matrix.py counts) or ``'agnostic'`` (one-to-one by
             descending IoU, regardless of the class).
-        nms_iou_thr: IoU threshold of non-maximum suppression within each class, before matching; None: no NMS.
+        nms_iou_thr: IoU threshold of non-maximum suppression within each class, before matching; None: no NMS. Of key
+            points, OKS within each image; None: 0.9, as in mmpose.
         average: ``'macro'``, ``'micro'`` or ``'weighted'`` (by ground truths), for ``f1``, ``precision``, ``recall``.
         zero_division: The value of 0/0, such as the precision of a class without detections: ``'skip'`` leaves the
             class out of the means, 0 and 1 count. Use 0 if ``save_best`` uses a precision: otherwise a model that
@@ -79,9 +79,9 @@ class DetectionPRF(StreamingMetric):
         outfile_prefix: Write ``<prefix>.json``, ``<prefix>.per_class.csv`` and ``<prefix>.confusion_matrix.csv`` at
             each evaluation.
         ap: Also COCO's average precision.
-        max_dets: AP uses this many detections per class and image, those with the highest scores; 100 in pycocotools.
-            mmdet's ``CocoMetric`` uses 100 for ``bbox_mAP`` and 1000 for ``bbox_mAP_50``, ``bbox_mAP_75`` and the
-            values per class.
+        max_dets: AP uses this many detections per class and image, those with the highest scores; by default 100, and
+            20 of key points, as in pycocotools. mmdet's ``CocoMetric`` uses 100 for ``bbox_mAP`` and 1000 for
+            ``bbox_mAP_50``, ``bbox_mAP_75`` and the values per class.
         ci: Confidence level, such as 0.95, of confidence intervals over images. The ends are NaN if there are too few
             images: precision and recall of a class need 10 detections or ground truths in 5 images; F1, AP and means
             need 30 images. About 30 bytes per detection are kept. Requires ``matching='coco'``.
@@ -91,7 +91,15 @@ class DetectionPRF(StreamingMetric):
         seed: Seed of the resamples.
         ann_file: The COCO annotation file of the dataset, as in ``CocoMetric``. mmdet's ``CocoDataset`` numbers labels
             in the order of its categories, regardless of the order of ``metainfo['classes']``. With ``ann_file``
-            classes are named in this order, with a warning if ``metainfo`` has another one.
+            classes are named in this order, with a warning if ``metainfo`` has another one. Key points: the ground
+            truth is that of this file, all of its images, as in mmpose's ``CocoMetric``. The samples have only objects
+            with key points, and none with a ``bbox_file``.
+        iou_type: ``'bbox'``, ``'segm'`` (masks), ``'boundary'`` (masks by boundary IoU), ``'rbox'`` (rotated boxes of
+            mmrotate) or ``'keypoints'`` (of mmpose; OKS).
+        sigmas: Standard deviation of each key point relative to the size of the object; by default those of the
+            dataset, else of COCO's 17 key points.
+        score_mode: Score of key points, as in mmpose's ``CocoMetric``: ``'bbox'``, ``'keypoint'``, ``'bbox_keypoint'``
+            (the default) or ``'bbox_rle'``.
         **kwargs: ``collect_device`` and ``prefix``, as in mmengine.
 
     Example:
@@ -107,7 +115,6 @@ class DetectionPRF(StreamingMetric):
     """
 
     default_prefix = "det"
-    target_fields = ("gt_instances.bboxes", "gt_instances.labels")
 
     def __init__(
         self,
@@ -122,27 +129,34 @@ class DetectionPRF(StreamingMetric):
         confusion_matrix: bool = False,
         outfile_prefix: str | None = None,
         ap: bool = False,
-        max_dets: int = COCO_MAX_DETS,
+        max_dets: int | None = None,
         ci: float | None = None,
         operating_point: str | None = None,
         resamples: int = 1000,
         seed: int = 0,
         ann_file: str | None = None,
+        iou_type: str = DEFAULT_IOU_TYPE,
+        sigmas: Sequence[float] | None = None,
+        score_mode: str | None = None,
         **kwargs: Any,
     ) -> None:
+        require_choice("iou_type", iou_type, list(IOU_TYPES))
+        self.default_prefix = IOU_TYPES[iou_type].prefix
         super().__init__(**kwargs)
         require_choice("matching", matching, list(MATCHING_RULES))
         analyses = MATCHING_RULES[matching].has_analyses
         require_choice("average", average, ("macro", "micro", "weighted"))
         self._zero_division = zero_division_value(zero_division)
         self.settings = DetectionSettings(
+            iou_type=iou_type,
+            sigmas=sigmas,  # type: ignore[arg-type]
             score_thr=score_thr,
             iou_thr=iou_thr,
             nms_iou_thr=nms_iou_thr,
             matching=(matching,),
             iou_thrs=COCO_IOU_THRS if ap else (iou_thr,),
             area_edges=(),
-            max_dets=max_dets,
+            max_dets=max_dets,  # type: ignore[arg-type]
             operating_point=operating_point,
             ci=ci,
             resamples=resamples,
@@ -168,45 +182,46 @@ class DetectionPRF(StreamingMetric):
         self.outfile_prefix = outfile_prefix
         self.ap = ap
         self.ann_file = ann_file
-        self._resize_check = ResizeCheck()
+        self._reader = _READERS.get(iou_type, ImageReader)(self.settings, ann_file, score_mode)
+        require(
+            hasattr(self._reader.geometry, MATCHING_RULES[matching].overlap),
+            f"matching={matching!r} is not defined for iou_type={iou_type!r}",
+        )
+
+    @property
+    def target_fields(self) -> Sequence[str]:  # type: ignore[override]
+        """The ground-truth fields that every sample must have."""
+        return self._reader.target_fields
 
     def read_metainfo(self, dataset_meta: Any) -> Any:
-        """The metainfo of the dataset; with ``ann_file``, ``classes`` are in the order of the labels."""
-        if self.ann_file is None or not isinstance(dataset_meta, Mapping):
-            return dataset_meta
-        names = tuple(map(str, dataset_meta.get("classes") or ()))
-        return {**dataset_meta, "classes": _label_names(self.ann_file, names)}
+        """The metainfo of the dataset with ``classes`` in the order of the labels."""
+        return self._reader.metainfo(dataset_meta) if isinstance(dataset_meta, Mapping) else dataset_meta
 
     @property
     def _num_classes(self) -> int:
-        num_classes = self.num_classes or len(self.dataset_classes)
+        num_classes = self.num_classes or len(self.dataset_classes) or self._reader.num_classes
         if not num_classes:
             raise MetricInputError("DetectionPRF needs num_classes=..., because the dataset has no class names")
         return num_classes
 
-    def empty_state(self) -> DetectionState:
+    def empty_state(self) -> State:
         """The confusion matrix; for AP, confidence intervals and curves also the matched detections."""
         curves = MATCHING_RULES[self.matching].has_analyses and any(map(self.wants, _CURVES))
         needs_scores = self.ap or self.settings.ci is not None or self.settings.operating_point is not None or curves
-        return DetectionState(self._num_classes, self.settings, keep=SCORES if needs_scores else MATRIX)
+        return self._reader.state(self._num_classes, self.dataset_meta, SCORES if needs_scores else MATRIX)
 
-    def read(self, samples: Samples) -> ImageBatch:
-        """The detections and ground truths of a batch of images."""
-        name, num_classes = self.sample_names(samples), self._num_classes
-        batch = read_images(samples, name)
-        names = [name(index) for index in range(len(samples))]
-        batch.check(num_classes=num_classes, names=names)
-        message = self._resize_check.message(samples, batch, names, num_classes=num_classes)
-        if message is not None:
-            self.warn_once("resized ground truths", message)
-        return with_image_order(batch, samples, self.dataset_indices(len(samples)), names)
+    def read(self, samples: Samples) -> Batch:
+        """The detections and ground truths of a batch of samples."""
+        name, indices = self.sample_names(samples), self.dataset_indices(len(samples))
+        return self._reader.read(samples, name, indices, self._num_classes, self.dataset_meta, self.warn_once)
 
-    def report(self, state: DetectionState) -> DetectionReport:
+    def report(self, state: State) -> DetectionReport:
         """The report that the values, files and figures are read off."""
-        names = tuple(self.class_names(state.num_classes))
-        return DetectionReport(names, state, zero_division=self._zero_division, with_ap=self.ap)
+        matches = self._reader.matched(state)
+        names = tuple(self.class_names(matches.num_classes))
+        return DetectionReport(names, matches, zero_division=self._zero_division, with_ap=self.ap)
 
-    def compute(self, state: DetectionState) -> dict[str, float]:
+    def compute(self, state: State) -> dict[str, float]:
         """The values by key."""
         report = self.report(state)
         self._warn_undefined(report)
@@ -241,7 +256,7 @@ class DetectionPRF(StreamingMetric):
             self.warn_undefined("the confidence interval", "there are too few images or ground truths", too_few)
 
     @contextmanager
-    def outputs_written(self, state: DetectionState) -> Iterator[None]:
+    def outputs_written(self, state: State) -> Iterator[None]:
         """Write the confusion matrix to the log and to files."""
         report = self.report(state)
         with ready_to_write({} if self.outfile_prefix is None else self._files(report)):
@@ -250,16 +265,16 @@ class DetectionPRF(StreamingMetric):
             text = _matrix_text(report.matching_rules[0].result.matrix, report.labels)
             print_log(text, logger="current", level=logging.INFO)
 
-    def figures(self, state: DetectionState) -> list[FigureSpec]:
+    def figures(self, state: State) -> list[FigureSpec]:
         """The confusion matrix; with ``matching='coco'`` also the curves of precision, recall and F1."""
         report, settings = self.report(state), self.settings
 
         def view() -> MatrixView:
             score_thr, iou_thr = number_text(settings.score_thr), number_text(settings.iou_thr)
-            title = f"{self.matching}: score >= {score_thr}, IoU >= {iou_thr}"
+            title = f"{self.matching}: score >= {score_thr}, {self._reader.geometry.overlap_name} >= {iou_thr}"
             return matrix_view(report.matching_rules[0].result.matrix, report.labels, title=title)
 
-        if state.rule(self.matching).cells is None:
+        if report.state.rule(self.matching).cells is None:
             return []
         matrix = [FigureSpec(("confusion_matrix",), report.classes, view)]
         analysis = report.analysis
@@ -279,25 +294,6 @@ class DetectionPRF(StreamingMetric):
             "confusion_matrix.csv": to_csv(*matrix_rows(content, report.labels)),
         }
         return {f"{self.outfile_prefix}.{ending}": text for ending, text in files.items()}
-
-
-def _label_names(ann_file: str, names: Sequence[str]) -> Sequence[str]:
-    """The class of each label of mmdet's ``CocoDataset`` with these ``metainfo['classes']``."""
-    categories, source = read_categories(ann_file), os.path.basename(ann_file)
-    listed = categories.numbered(names or categories.names)
-    if not names or same_labels(listed, names):
-        return names or listed
-    orders = describe_orders(listed, source, names, "metainfo['classes']")
-    if sorted(listed) != sorted(names):
-        raise MetricInputError(
-            f"{orders}: mmdet's CocoDataset numbers labels in the order of {source}, so the labels of a model that "
-            "knows all of these classes do not fit; list every class in the annotation file, in the model's order"
-        )
-    warn(
-        f"DetectionPRF: {orders}: mmdet's CocoDataset numbers labels in the order of {source}, so classes are "
-        "named in that order; list metainfo['classes'] in the same order to make them agree"
-    )
-    return listed
 
 
 def _matrix_text(matrix: np.ndarray, labels: Sequence[str]) -> str:

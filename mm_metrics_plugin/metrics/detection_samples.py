@@ -1,16 +1,23 @@
-"""Read detections and ground truths of data samples, as mmdet and mmyolo have them."""
+"""Read detections and ground truths of data samples, as mmdet, mmrotate and mmyolo have them."""
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+import os
+from dataclasses import replace
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._inputs import BFloat16Array
+from mm_metrics_plugin.functional._inputs import BFloat16Array, as_array
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry import geometry_of_settings
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
+from mm_metrics_plugin.functional.detection.geometry.masks import Masks
 from mm_metrics_plugin.functional.detection.matching import overlaps_by_scale
+from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
+from mm_metrics_plugin.metrics.runner_log import warn
 from mm_metrics_plugin.metrics.sample_fields import (
     Sample,
     SampleName,
@@ -20,76 +27,178 @@ from mm_metrics_plugin.metrics.sample_fields import (
     real_values,
     to_host,
 )
-from mm_metrics_plugin.states.detection import NO_NUMBER, ImageBatch, encode_texts
+from mm_metrics_plugin.settings import DetectionSettings, require
+from mm_metrics_plugin.states.base import Batch, State
+from mm_metrics_plugin.states.detection import NO_NUMBER, DetectionState, ImageBatch, encode_texts
 
-_PARTS = {"pred_instances": ("bboxes", "scores", "labels"), "gt_instances": ("bboxes", "labels")}
-_NO_INSTANCES = {"bboxes": np.zeros((0, 4), np.float32), "labels": np.zeros(0, np.int64)}
+WarnOnce = Callable[[str, str], None]  # a topic, and a message that is given once for it
+
+_SAMPLE_FIELDS = {"boxes": "bboxes"}  # shapes that have another name in samples
+_MASKS = "masks"  # they show the size of their image, and are too large to be fetched together
+_REMEDY = "put LoadAnnotations after Resize in the test pipeline"
 _RESIZED_IMAGES_CHECKED = 64
 
 
-def read_images(samples: Samples, name: SampleName) -> DetectionBatch:
-    """The detections and ground truths of a batch of images, fetched from the device in one copy.
+def sample_field(geometry: type[Any]) -> str:
+    """The field of the shapes of a geometry in ``pred_instances`` and ``gt_instances``."""
+    return str(_SAMPLE_FIELDS.get(geometry.field, geometry.field))
+
+
+def read_images(samples: Samples, name: SampleName, geometry: type[Any] = Boxes) -> DetectionBatch:
+    """The detections and ground truths of a batch of images.
+
+    Boxes, scores and labels are fetched from the device in one copy. Masks are converted to runs image by image.
 
     Args:
-        samples: Each with ``pred_instances`` (bboxes, scores, labels), ``gt_instances`` (bboxes, labels) and possibly
-            ``ignored_instances``; boxes are left, top, right, bottom, as tensors, arrays or mmdet's box objects.
+        samples: Each with ``pred_instances`` (bboxes or masks, scores, labels), ``gt_instances`` (bboxes or masks,
+            labels) and possibly ``ignored_instances``. Boxes are left, top, right, bottom, or rotated: tensors, arrays,
+            or box objects of mmdet and mmrotate. Masks are tensors, arrays, lists of COCO's RLE dicts, or mask objects
+            of mmdet.
         name: The names of the samples in messages.
+        geometry: The class of the shapes.
 
     Raises:
-        MetricInputError: A field is missing, or its shape does not fit.
+        MetricInputError: A field is missing, its shape does not fit, or a mask does not have the size of its image.
     """
-    parts = [_field_values(samples, part, fields, name) for part, fields in _PARTS.items()]
+    shapes, everywhere = sample_field(geometry), list(range(len(samples)))
     ignored = [sample.get("ignored_instances") or {} for sample in samples]
-    with_ignored = [index for index, part in enumerate(ignored) if "bboxes" in part]
-    parts.append(
-        _field_values(
-            [samples[index] for index in with_ignored],
-            "ignored_instances",
-            ("bboxes", "labels"),
-            lambda index: name(with_ignored[index]),
+    with_ignored = [index for index, part in enumerate(ignored) if shapes in part or "labels" in part]
+    rows = {"pred_instances": everywhere, "gt_instances": everywhere, "ignored_instances": with_ignored}
+    columns = {part: _field_values(samples, part, indices, geometry, name) for part, indices in rows.items()}
+    fetched = [column for fields in columns.values() for field, column in fields.items() if field != _MASKS]
+    arrays = iter(to_host([value for column in fetched for value in column]))
+    for column in fetched:
+        for index, value in enumerate(column):
+            array = next(arrays)
+            column[index] = array.view(BFloat16Array) if value.dtype is torch.bfloat16 else array
+
+    def instances(kind: type[Any], part: str) -> Any:
+        """The instances of a part of the samples."""
+        indices, fields = rows[part], columns[part]
+        read = kind.from_images(
+            [dict(zip(fields, values)) for values in zip(*fields.values())],
+            geometry=geometry,
+            shapes=shapes,
+            prefix=f"{part}.",
+            name=lambda index: name(indices[index]),
+            to_array=_to_array,
         )
-    )
-    arrays = iter(to_host([value for columns in parts for column in columns.values() for value in column]))
-    detections, ground_truths, crowds = (
-        {field: [next(arrays) for _ in column] for field, column in columns.items()} for columns in parts
-    )
-    for index, value in enumerate(parts[0]["scores"]):
-        if getattr(value, "dtype", None) is torch.bfloat16:
-            detections["scores"][index] = detections["scores"][index].view(BFloat16Array)
-    crowd_of_image: dict[int, Any] = dict.fromkeys(range(len(samples)), _NO_INSTANCES)
-    crowd_of_image.update(zip(with_ignored, _images(crowds)))
-    options: dict[str, Any] = {"shapes": "bboxes", "name": name}
-    return DetectionBatch(
-        Detections.from_images(_images(detections), prefix="pred_instances.", **options),
-        GroundTruths.concatenate(
-            [
-                GroundTruths.from_images(_images(ground_truths), prefix="gt_instances.", **options),
-                GroundTruths.from_images(
-                    list(crowd_of_image.values()), prefix="ignored_instances.", **options
-                ).as_crowd(),
-            ]
-        ),
-        len(samples),
-    )
+        read = replace(read, image=np.array(indices, dtype=np.int64)[read.image])
+        if geometry.field == _MASKS:
+            _check_sizes(read, samples, part, name)
+        return read
+
+    gts = instances(GroundTruths, "gt_instances")
+    if with_ignored:
+        gts = GroundTruths.concatenate([gts, instances(GroundTruths, "ignored_instances").as_crowd()])
+    return DetectionBatch(instances(Detections, "pred_instances"), gts, len(samples))
 
 
-def _field_values(samples: Samples, part: str, fields: Sequence[str], name: SampleName) -> dict[str, list[Any]]:
-    """Fields of a part of every sample, as tensors or arrays."""
+def _field_values(
+    samples: Samples, part: str, indices: Sequence[int], geometry: type[Any], name: SampleName
+) -> dict[str, list[Any]]:
+    """Fields of a part of some samples: masks as they are, others as tensors or arrays."""
+    chosen = [samples[index] for index in indices]
+    fields = {sample_field(geometry): sample_field(geometry), "labels": "labels"}
+    if part == "pred_instances":
+        has_own = all(geometry.score_field in (sample.get(part) or {}) for sample in chosen)
+        fields["scores"] = geometry.score_field if has_own else "scores"
     columns = {}
-    for field in fields:
-        values = field_values(samples, f"{part}.{field}", name)
-        # mmdet's box objects have a tensor.
-        columns[field] = real_values([getattr(value, "tensor", value) for value in values], f"{part}.{field}", name)
+    for field, source in fields.items():
+        values = field_values(chosen, f"{part}.{source}", lambda index: name(indices[index]))
+        if field != _MASKS:  # mmdet's box objects have a tensor
+            values = [getattr(value, "tensor", value) for value in values]
+            values = real_values(values, f"{part}.{source}", lambda index: name(indices[index]))
+        columns[field] = values
     return columns
 
 
-def _images(columns: dict[str, list[np.ndarray]]) -> list[dict[str, np.ndarray]]:
-    """One dict per image."""
-    return [dict(zip(columns, values)) for values in zip(*columns.values())]
+def _to_array(value: Any) -> Any:
+    """An array of a value; mmdet's polygon masks as :class:`Masks`."""
+    masks = getattr(value, "masks", value)  # mmdet's mask objects
+    if isinstance(masks, list) and masks is not value:
+        return Masks.from_segmentations(masks, [(value.height, value.width)] * len(masks))
+    return as_array(masks, "instances")
 
 
-def with_image_order(batch: DetectionBatch, samples: Samples, indices: np.ndarray, names: Sequence[str]) -> ImageBatch:
-    """The images with the keys that break ties between equal scores.
+def _check_sizes(instances: Any, samples: Samples, part: str, name: SampleName) -> None:
+    """Raises MetricInputError if a mask has another size than its image."""
+    shapes = np.array([_original_shape(sample, name(index)) for index, sample in enumerate(samples)])
+    expected = shapes[instances.image]
+    sizes = instances.geometry.sizes
+    wrong = (sizes != expected) & np.isfinite(expected)
+    if wrong.any():
+        row = int(np.argmax(wrong.any(axis=1)))
+        index = int(np.count_nonzero(instances.image[:row] == instances.image[row]))
+        size, found = ("{:.0f} x {:.0f}".format(*values[row]) for values in (expected, sizes))
+        raise MetricInputError(
+            f"'{part}.{_MASKS}' of {name(int(instances.image[row]))} must have the size of the image, {size} (found "
+            f"{found} of mask {index}){'' if part == 'pred_instances' else f': {_REMEDY}'}"
+        )
+
+
+class ImageReader:
+    """Reads samples that are images, as those of mmdet, mmrotate and mmyolo.
+
+    Args:
+        settings: What is matched.
+        ann_file: The COCO annotation file of the dataset, which numbers the labels.
+        score_mode: None; key points have one.
+    """
+
+    own_options: tuple[str, ...] = ()
+    num_classes = 0  # of datasets without class names; 0: unknown
+
+    def __init__(self, settings: DetectionSettings, ann_file: str | None, score_mode: str | None) -> None:
+        for option, value in (("sigmas", settings.sigmas), ("score_mode", score_mode)):
+            require(value is None or option in self.own_options, f"{option} needs iou_type='keypoints'")
+        self.settings, self.ann_file = settings, ann_file
+        self.geometry = geometry_of_settings(settings)[0]
+        self._resize_check = ResizeCheck()
+
+    @property
+    def target_fields(self) -> tuple[str, ...]:
+        """The ground-truth fields that every sample must have."""
+        return f"gt_instances.{sample_field(self.geometry)}", "gt_instances.labels"
+
+    def metainfo(self, dataset_meta: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The metainfo with ``classes`` in the order of the labels."""
+        if self.ann_file is None:
+            return dataset_meta
+        names = tuple(map(str, dataset_meta.get("classes") or ()))
+        return {**dataset_meta, "classes": _label_names(self.ann_file, names)}
+
+    def state(self, num_classes: int, dataset_meta: Any, keep: str) -> State:
+        """A state without samples."""
+        return DetectionState(num_classes, self.settings, keep=keep)
+
+    def read(
+        self,
+        samples: Samples,
+        name: SampleName,
+        indices: np.ndarray,
+        num_classes: int,
+        dataset_meta: Any,
+        once: WarnOnce,
+    ) -> Batch:
+        """The instances of a batch of samples with these positions in the dataset."""
+        batch = read_images(samples, name, self.geometry)
+        names = [name(index) for index in range(len(samples))]
+        batch.check(num_classes=num_classes, names=names)
+        message = self._resize_check.message(samples, batch, names, num_classes=num_classes)
+        if message is not None:
+            once("resized ground truths", message)
+        order, texts = image_keys(samples, indices, names)
+        return ImageBatch(batch, order, encode_texts(texts) if (order[:, 0] == NO_NUMBER).any() else None, names)
+
+    def matched(self, state: Any) -> DetectionState:
+        """The matches of the samples of a state."""
+        matches: DetectionState = state
+        return matches
+
+
+def image_keys(samples: Samples, indices: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, list[str | None]]:
+    """The keys and texts of :class:`ImageBatch`, which order images and break ties between equal scores.
 
     Images are ordered by ``img_id``: first numbers, as in pycocotools, then texts, then images without an id. Images
     with the same id are ordered by ``indices``, their positions in the dataset.
@@ -109,7 +218,7 @@ def with_image_order(batch: DetectionBatch, samples: Samples, indices: np.ndarra
                     f"'img_id' of {names[index]} must be a 64-bit integer or text (found {image_id})"
                 )
             order[index, 0], texts[index] = image_id, ""  # before all texts, if it is the largest number
-    return ImageBatch(batch, order, encode_texts(texts) if (order[:, 0] == NO_NUMBER).any() else None, names)
+    return order, texts
 
 
 class ResizeCheck:
@@ -120,6 +229,8 @@ class ResizeCheck:
 
     def message(self, samples: Samples, batch: DetectionBatch, names: Sequence[str], *, num_classes: int) -> str | None:
         """Check a batch; a message if the ground truths seem to be in the wrong coordinates."""
+        if batch.ground_truths.geometry.field == _MASKS:
+            return None  # their size is checked
         factors = np.array([_scale_factor(sample, name) for sample, name in zip(samples, names)])
         resized = int((factors != 1).any(axis=1).sum())
         if not resized or self._images >= _RESIZED_IMAGES_CHECKED:
@@ -129,15 +240,14 @@ class ResizeCheck:
         self._matches += matches
         self._matches_rescaled += rescaled
         shapes = np.array([_original_shape(sample, name) for sample, name in zip(samples, names)])
-        gts = batch.ground_truths
-        outside = int((gts.boxes.array[:, 2:] > shapes[gts.image, ::-1] + 2).any(axis=1).sum())
+        edges, (height, width) = batch.ground_truths.geometry.bounding_boxes(), shapes[batch.ground_truths.image].T
+        outside = int(np.count_nonzero((edges.right > width + 2) | (edges.bottom > height + 2)))
         if not outside and not (self._matches_rescaled >= 5 and self._matches_rescaled > 3 * self._matches):
             return None
         return (
             "the boxes of 'gt_instances' seem to be in the coordinates of the resized images, while 'pred_instances' "
             f"are in those of the original images (ground truths outside their image: {outside}; matches: "
-            f"{self._matches}, and {self._matches_rescaled} if the ground truths are scaled back): put LoadAnnotations "
-            "after Resize in the test pipeline"
+            f"{self._matches}, and {self._matches_rescaled} if the ground truths are scaled back): {_REMEDY}"
         )
 
 
@@ -176,3 +286,22 @@ def _flat_numbers(value: Any, field: str, name: str) -> list[float]:
     except (TypeError, ValueError):
         return []
     return [float(number) for number in np.ravel(array)]
+
+
+def _label_names(ann_file: str, names: Sequence[str]) -> Sequence[str]:
+    """The class of each label of mmdet's ``CocoDataset`` with these ``metainfo['classes']``."""
+    categories, source = read_categories(ann_file), os.path.basename(ann_file)
+    listed = categories.numbered(names or categories.names)
+    if not names or same_labels(listed, names):
+        return names or listed
+    orders = describe_orders(listed, source, names, "metainfo['classes']")
+    if sorted(listed) != sorted(names):
+        raise MetricInputError(
+            f"{orders}: mmdet's CocoDataset numbers labels in the order of {source}, so the labels of a model that "
+            "knows all of these classes do not fit; list every class in the annotation file, in the model's order"
+        )
+    warn(
+        f"DetectionPRF: {orders}: mmdet's CocoDataset numbers labels in the order of {source}, so classes are "
+        "named in that order; list metainfo['classes'] in the same order to make them agree"
+    )
+    return listed

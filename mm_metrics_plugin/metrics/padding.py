@@ -7,7 +7,7 @@ from typing import Any, Mapping, NamedTuple, Sequence
 from mm_metrics_plugin.exceptions import MetricInputError
 
 # The fields that identify a sample in OpenMMLab.
-_IDENTITY = ("sample_idx", "img_id", "img_path")
+_IDENTITY = ("sample_idx", "id", "img_id", "img_path")
 
 
 class SamplesOfRank(NamedTuple):
@@ -28,7 +28,7 @@ class Padding(NamedTuple):
 
 
 def sample_identity(sample: Mapping[str, Any]) -> str | None:
-    """All of ``sample_idx``, ``img_id`` and ``img_path`` that a sample has; None if it has none."""
+    """All of ``sample_idx``, ``id``, ``img_id`` and ``img_path`` that a sample has; None if it has none."""
     return ", ".join(f"{key} {sample.get(key)}" for key in _IDENTITY if sample.get(key) is not None) or None
 
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
+from mm_metrics_plugin.conventions import IOU_TYPES
 from mm_metrics_plugin.exceptions import pluralize
+from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.statistics.paired_tests import significant
-from mm_metrics_plugin.render.sections import Section, class_order_lines, joined_by_lines, mask_lines, tally, task_lines
+from mm_metrics_plugin.render.sections import (
+    Section,
+    class_order_lines,
+    joined_by_lines,
+    tally,
+    task_lines,
+    unevaluated_lines,
+)
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, Table, printable
 from mm_metrics_plugin.reports.base import missing_results_lines
 from mm_metrics_plugin.settings import number_text
@@ -72,13 +81,14 @@ def comparison_sections(report: ComparisonReport) -> list[Section]:
     if settings.detection is not None:
         detection = settings.detection
         iou_thr = number_text(detection.iou_thr)
-        lines.append(f"precision, recall and F1 at {_score_threshold(report)}, IoU >= {iou_thr}")
+        overlap, shapes = geometry_of(detection.iou_type).overlap_name, IOU_TYPES[detection.iou_type].description
+        lines.append(f"{shapes}: precision, recall and F1 at {_score_threshold(report)}, {overlap} >= {iou_thr}")
         lines.append(f"AP uses at most {detection.max_dets} detections per class and image (max_dets)")
     elif settings.classification is not None:
         lines += task_lines(settings.classification)
     lines += class_order_lines(report.inputs)
     lines += joined_by_lines(report.inputs.get("runs", ()), unit)
-    lines += mask_lines(report.inputs.get("runs", ()))
+    lines += unevaluated_lines(report.inputs.get("runs", ()), settings.to_dict())
     lines += [
         f"paired permutation test ({settings.permutations:,} permutations), significance level {1 - ci:.3g}",
         f"p-values and {100 * ci:g} % confidence intervals are adjusted for the number of rows of their table: a "

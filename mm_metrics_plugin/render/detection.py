@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.conventions import ANALYSIS_RULE, DEFAULT_MATCHING
+from mm_metrics_plugin.conventions import ANALYSIS_RULE, IOU_TYPES
 from mm_metrics_plugin.exceptions import pluralize
+from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.render.sections import (
     ClassOrder,
     Section,
@@ -18,10 +19,10 @@ from mm_metrics_plugin.render.sections import (
     confusion_sections,
     interval_sections,
     joined_by_lines,
-    mask_lines,
     matrix_sections,
     means_section,
     tally,
+    unevaluated_lines,
 )
 from mm_metrics_plugin.render.tables import (
     COLUMN_NAMES,
@@ -48,19 +49,24 @@ ERROR_TYPES = {
     "localization": "right class, wrong place",
     "both": "wrong class and place",
     "duplicate": "object found already",
-    "background": "no object within IoU 0.1",
+    "background": "no object",
     "missed": "object neither found nor confused",
 }
 _RATES = ("precision", "recall", "f1")
+
+
+def error_types(analysis: DetectionAnalysis) -> dict[str, str]:
+    """The error types in words."""
+    above = f"above {analysis.overlap_name} {number_text(analysis.settings.background_iou_thr)}"
+    return {**ERROR_TYPES, "background": f"{ERROR_TYPES['background']} {above}"}
 
 
 def detection_sections(report: DetectionReport, text: TextOptions | None = None) -> list[Section]:
     """The sections of a detection report: all of them, or those of the terminal."""
     verbose, analysis, matching_rules = text is None or text.verbose, report.analysis, list(report.matching_rules)
     if text is not None and not verbose:
-        default = DEFAULT_MATCHING[:1] if report.settings.matching == DEFAULT_MATCHING else None
-        wanted = text.matching_rules or default
-        matching_rules = [rule for rule in matching_rules if wanted is None or rule.name in wanted] or matching_rules
+        wanted = text.matching_rules or [rule.name for rule in default_rules(report)]
+        matching_rules = [rule for rule in matching_rules if rule.name in wanted] or matching_rules
     names = [rule.name for rule in matching_rules]
     sections = [Section("", [*_detection_opening(report), *report.missing_results])]
     order = _class_order(matching_rules[0], analysis)
@@ -72,7 +78,7 @@ def detection_sections(report: DetectionReport, text: TextOptions | None = None)
         if verbose and rule.rule.one_to_one:
             table = class_table({name: rule.columns[name] for name in ("name", "fp", *FALSE_POSITIVE_TYPES)})
             title = f"False positives by type ({rule.name})"
-            notes = _false_positive_lines(number_text(report.settings.iou_thr))
+            notes = _false_positive_lines(f"{report.overlap_name} {number_text(report.settings.iou_thr)}")
             sections.append(Section(title, table=table, notes=notes, minor=True))
     if text is None:
         sections.append(means_section({rule.name: rule.means for rule in matching_rules}))
@@ -96,6 +102,12 @@ def detection_sections(report: DetectionReport, text: TextOptions | None = None)
     return sections
 
 
+def default_rules(report: DetectionReport) -> Sequence[RuleReport]:
+    """What is printed and drawn unless asked otherwise: the first of the default matching rules, else all."""
+    is_default = report.settings.matching == IOU_TYPES[report.settings.iou_type].matching
+    return report.matching_rules[:1] if is_default else report.matching_rules
+
+
 def _class_order(rule: RuleReport, analysis: DetectionAnalysis | None) -> ClassOrder:
     """The order of classes on one screen: by AP if the table has it, else by F1."""
     if rule.rule.has_analyses and analysis is not None:
@@ -109,14 +121,15 @@ def _detection_opening(report: DetectionReport) -> list[str]:
         tally("ground-truth object", report.counts["ground_truths"]),
     )
     settings, results = report.settings, report.inputs.get("results", ())
-    nms = "" if settings.nms_iou_thr is None else f", NMS above IoU {number_text(settings.nms_iou_thr)}"
+    overlap, iou_thr = report.overlap_name, number_text(settings.iou_thr)
+    nms = "" if settings.nms_iou_thr is None else f", NMS above {overlap} {number_text(settings.nms_iou_thr)}"
     return [
         f"{images}, {objects}",
         tally("detection", report.counts["detections"]),
         *class_order_lines(report.inputs),
         *joined_by_lines(results, "image"),
-        *mask_lines(results),
-        f"score threshold {number_text(settings.score_thr)}, IoU threshold {number_text(settings.iou_thr)}{nms}",
+        *unevaluated_lines(results, vars(settings)),
+        f"{report.shapes}: score threshold {number_text(settings.score_thr)}, {overlap} threshold {iou_thr}{nms}",
     ]
 
 
@@ -136,8 +149,10 @@ def _rule_section(report: DetectionReport, rule: RuleReport, text: TextOptions |
         ignored = rule.counts.get("ground_truths_ignored", 0)
         if ignored:
             matched = rule.counts["detections_ignored"]
-            regions = pluralize(ignored, "crowd region")
-            notes.append(f"ignored: {regions}, and detections that match only crowd regions ({matched:,})")
+            regions = geometry_of(report.settings.iou_type).ignored_name
+            notes.append(
+                f"ignored: {pluralize(ignored, regions)}, and detections that match only {regions}s ({matched:,})"
+            )
         if "AP" in columns and analysis is not None:
             notes += max_dets_lines(analysis.max_dets, analysis.most_detections)
     title = f"{name}: {rule.rule.description}"
@@ -157,14 +172,14 @@ def _mean_rows(report: DetectionReport, rule: RuleReport, columns: Mapping[str, 
     return [[title, *(row.get(name, "") for name in list(columns)[1:])] for title, row in rows.items()]
 
 
-def _false_positive_lines(iou_thr: str) -> list[str]:
+def _false_positive_lines(overlap: str) -> list[str]:
     return [
         "the four types add up to FP; the last three are the background row of the matrix",
         "confusion: matched to an object of another class",
-        f"confusion, matched object: only objects of other classes reach IoU {iou_thr}, and other detections are "
+        f"confusion, matched object: only objects of other classes reach {overlap}, and other detections are "
         "matched to them",
-        f"duplicate: an object of its class reaches IoU {iou_thr}, and another detection is matched to it",
-        f"background: no object reaches IoU {iou_thr}",
+        f"duplicate: an object of its class reaches {overlap}, and another detection is matched to it",
+        f"background: no object reaches {overlap}",
     ]
 
 
@@ -176,12 +191,12 @@ def max_dets_lines(max_dets: int, most: int) -> list[str]:
     return [f"AP uses at most {max_dets} detections per class and image (max_dets); no class has more in any image"]
 
 
-def iou_thrs_text(iou_thrs: Sequence[float]) -> str:
-    """The IoU thresholds of average precision in words."""
+def iou_thrs_text(iou_thrs: Sequence[float], overlap: str) -> str:
+    """The thresholds of average precision in words."""
     texts = [f"{value:.4g}" for value in iou_thrs]
     if tuple(iou_thrs) == COCO_IOU_THRS:
-        return "the ten IoU thresholds 0.50 to 0.95"
-    return f"the IoU threshold{'s' if len(texts) > 1 else ''} {', '.join(texts)}"
+        return f"the ten {overlap} thresholds 0.50 to 0.95"
+    return f"the {overlap} threshold{'s' if len(texts) > 1 else ''} {', '.join(texts)}"
 
 
 def _average_precision(analysis: DetectionAnalysis) -> Section:
@@ -189,7 +204,7 @@ def _average_precision(analysis: DetectionAnalysis) -> Section:
     overall = analysis.average_precision.to_dict()
     header, rows = class_table(columns)
     rows.append(["mean", *(overall[f"m{name}"] for name in header[1:])])
-    thresholds = iou_thrs_text(analysis.average_precision.iou_thrs)
+    thresholds = iou_thrs_text(analysis.average_precision.iou_thrs, analysis.overlap_name)
     lines = [f"AP: mean over {thresholds}", *max_dets_lines(analysis.max_dets, analysis.most_detections)]
     return Section("Average precision (COCO)", lines, (header, rows))
 
@@ -223,8 +238,11 @@ def _errors(analysis: DetectionAnalysis, *, brief: bool = False) -> Section:
     errors: Any = analysis.errors
     counts = {f"score >= {number_text(analysis.score_thr)}": analysis.error_totals, "all detections": errors.totals}
     columns = {**(dict(list(counts.items())[:1]) if brief else counts), "dAP": errors.dap}
-    rows = [[f"{name}: {words}", *(column[name] for column in columns.values())] for name, words in ERROR_TYPES.items()]
-    line = f"dAP: AP at IoU {number_text(errors.iou_thr)} gained by fixing all errors of this type"
+    rows = [
+        [f"{name}: {words}", *(column[name] for column in columns.values())]
+        for name, words in error_types(analysis).items()
+    ]
+    line = f"dAP: AP at {analysis.overlap_name} {number_text(errors.iou_thr)} gained by fixing all errors of this type"
     lines, table = [line] if brief else error_lines(analysis), (["error type", *columns], rows)
     return Section("Error types (TIDE)", lines, table, optional="error types")
 
@@ -241,8 +259,8 @@ def error_lines(analysis: DetectionAnalysis) -> list[str]:
         "localization + both + background = background",
         f"all detections: TIDE's counts of all detections ({errors.detections:,}), whatever their score, without a "
         "limit per image",
-        f"dAP: the AP gained by fixing all errors of a type, of all detections as well; their AP at IoU "
-        f"{number_text(errors.iou_thr)} is {cell(errors.average_precision)}",
+        f"dAP: the AP gained by fixing all errors of a type, of all detections as well; their AP at "
+        f"{analysis.overlap_name} {number_text(errors.iou_thr)} is {cell(errors.average_precision)}",
     ]
 
 

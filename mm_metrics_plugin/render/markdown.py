@@ -9,13 +9,14 @@ from mm_metrics_plugin.render.sections import Section
 from mm_metrics_plugin.render.tables import cell, printable
 
 
-def to_markdown(title: str, sections: Sequence[Section]) -> str:
-    """A document with a title and sections."""
-    lines = [f"# {title}"]
+def to_markdown(title: str, sections: Sequence[Section], *, level: int = 1) -> str:
+    """A document with a title, whose heading has the given level, and sections."""
+    marks = "#" * level
+    lines = [f"{marks} {escape(title)}"]
     for section in sections:
         if section.heading:
             heading = escape(section.heading)
-            lines += ["", f"{heading}:" if section.minor else f"## {heading}"]
+            lines += ["", f"{heading}:" if section.minor else f"{marks}# {heading}"]
         if section.lines:
             lines += ["", *map(item, section.lines)]
         if section.table is not None:

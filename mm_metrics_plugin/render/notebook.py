@@ -24,9 +24,13 @@ def summary_line(report: Any) -> str:
     """Numbers of images or samples and of classes, and the main metrics."""
     from mm_metrics_plugin.reports.classification import ClassificationReport
     from mm_metrics_plugin.reports.detection import DetectionReport
+    from mm_metrics_plugin.reports.detection_reports import DetectionReports
 
+    if isinstance(report, DetectionReports):
+        return "; ".join(map(summary_line, report.reports.values()))
     if isinstance(report, DetectionReport):
         number, values = pluralize(report.counts["images"]["used"], "image"), dict(report.matching_rules[0].means)
+        number = f"{report.settings.iou_type}, {number}"
         if report.analysis is not None:
             values.update(report.analysis.average_precision.to_dict())
     elif isinstance(report, ClassificationReport):
@@ -52,6 +56,10 @@ def _comparison_line(report: Any) -> str:
 
 def summary_html(report: Any) -> str:
     """The line of :func:`summary_line` and the main tables of a report."""
+    from mm_metrics_plugin.reports.detection_reports import DetectionReports
+
+    if isinstance(report, DetectionReports):
+        return "".join(map(summary_html, report.reports.values()))
     sections = report_parts(report).sections(TextOptions())
     shown = [with_classes(section, MAX_CLASSES, "to_markdown() has all") for section in sections if section.headline]
     title = f"<p><b>{type(report).__name__}</b>: {escape(summary_line(report))}</p>"

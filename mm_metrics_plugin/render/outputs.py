@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.reports.base import Progress, Report
     from mm_metrics_plugin.reports.classification import ClassificationReport
     from mm_metrics_plugin.reports.detection import DetectionReport
+    from mm_metrics_plugin.reports.detection_reports import DetectionReports
 
 Draw = Callable[[], Any]
 
@@ -102,7 +103,10 @@ def report_outputs(
         page: Options of the page; None makes no page.
     """
     from mm_metrics_plugin.render.markdown import to_markdown
+    from mm_metrics_plugin.reports.detection_reports import DetectionReports
 
+    if isinstance(report, DetectionReports):
+        return _outputs_by_iou_type(report, text, page)
     parts = report_parts(report)
 
     def make_text() -> str:
@@ -125,6 +129,53 @@ def report_outputs(
         files["report.html"] = partial(parts.page, page)
     files.update(parts.files)
     return ReportOutputs(formats, files, parts.tables, parts.figures)
+
+
+def _outputs_by_iou_type(
+    reports: DetectionReports, text: TextOptions | None, page: PageOptions | None
+) -> ReportOutputs:
+    """JSON, text, the table per class and an index page of all IoU types, and everything of each in its folder."""
+    from mm_metrics_plugin.render.html.detection_reports import detection_reports_page
+    from mm_metrics_plugin.render.markdown import to_markdown
+
+    text, last = text or TextOptions(), list(reports.reports)[-1]
+    texts = {name: text if name == last else replace(text, suggested=()) for name in reports.reports}
+    outputs = {name: report_outputs(each, text=texts[name], page=page) for name, each in reports.reports.items()}
+    titles = {name: f"{each.shapes[0].upper()}{each.shapes[1:]} ({name})" for name, each in reports.reports.items()}
+
+    def make_text() -> str:
+        return "\n".join(f"== {titles[name]} ==\n\n{each.formats['text']()}" for name, each in outputs.items())
+
+    def make_markdown() -> str:
+        sections = {name: report_parts(each).sections(None) for name, each in reports.reports.items()}
+        documents = (to_markdown(titles[name], each, level=2) for name, each in sections.items())
+        return "\n".join(["# Detection report\n", *documents])
+
+    def per_class() -> Table:
+        tables = {name: each.tables["per_class"]() for name, each in outputs.items()}
+        header = ["iou_type", *tables[last][0]]
+        return header, [[name, *row] for name, (_, rows) in tables.items() for row in rows]
+
+    def by_folder(kind: str) -> dict[str, Any]:
+        return {f"{name}/{key}": make for name, each in outputs.items() for key, make in getattr(each, kind).items()}
+
+    formats: dict[str, Callable[[], str]] = {
+        "text": make_text,
+        "json": lambda: to_json(reports.to_dict()),
+        "md": make_markdown,
+        "csv": partial(_to_csv, per_class),
+    }
+    files = {"report.json": formats["json"], "report.md": formats["md"], "per_class.csv": formats["csv"]}
+    if page is not None:
+        files["report.html"] = partial(detection_reports_page, reports, titles)
+    return ReportOutputs(
+        formats,
+        {**files, **by_folder("files")},
+        {"per_class": per_class, **by_folder("tables")},
+        lambda color_theme: {
+            f"{name}/{key}": draw for name, each in outputs.items() for key, draw in each.figures(color_theme).items()
+        },
+    )
 
 
 def _to_csv(make: Callable[[], Table]) -> str:
@@ -176,15 +227,16 @@ def _detection_parts(report: DetectionReport) -> ReportParts:
 
 def _detection_figures(report: DetectionReport, color_theme: str) -> dict[str, Draw]:
     """The matrix of the first matching rule, those of others unless they are there by default, and the curves."""
-    from mm_metrics_plugin.conventions import DEFAULT_MATCHING
+    from mm_metrics_plugin.render.detection import default_rules
     from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
     from mm_metrics_plugin.render.figures.curves import pr_curve_figure, threshold_curve_figure
 
     settings = report.settings
     figures: dict[str, Draw] = {}
-    for rule in report.matching_rules[:1] if settings.matching == DEFAULT_MATCHING else report.matching_rules:
+    for rule in default_rules(report):
         name = f"confusion_matrix_{rule.name}.png" if figures else "confusion_matrix.png"
-        title = f"{rule.name}, score >= {number_text(settings.score_thr)}, IoU >= {number_text(settings.iou_thr)}"
+        match = f"{report.overlap_name} >= {number_text(settings.iou_thr)}"
+        title = f"{rule.name}, score >= {number_text(settings.score_thr)}, {match}"
         matrix = rule.result.matrix
         figures[name] = partial(confusion_figure, matrix, report.labels, title=title, color_theme=color_theme)
     if report.analysis is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from mm_metrics_plugin.conventions import IOU_TYPES
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.io.classification_results import TASK_GIVEN
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, CORNER, OVERALL_NAMES, Table, printable, rows_of
@@ -24,6 +25,7 @@ CLASS_ORDERS = {
     "annotations": "labels follow the categories of the annotation file, as in mmdet's CocoDataset",
     "classes": "labels follow the given class names",
     "metainfo": "labels follow the metainfo of the config's test set",
+    "alphabetical": "labels follow the class names of the ground truth in alphabetical order",
     "labels": "no class names are given, so classes are label numbers (the option classes names them)",
 }
 
@@ -106,10 +108,18 @@ def joined_by_lines(entries: Any, unit: str) -> list[str]:
     return lines
 
 
-def mask_lines(entries: Any) -> list[str]:
-    """The number of masks, which are not evaluated."""
-    number = sum(entry.get("masks", 0) for entry in ([entries] if isinstance(entries, Mapping) else entries))
-    return [f"masks: not evaluated ({pluralize(number, 'detection')}); all numbers are of boxes"] if number else []
+_SHAPES = {"masks": ("masks", "segm"), "keypoints": ("key points", "keypoints")}  # by field: name and IoU type
+
+
+def unevaluated_lines(entries: Any, settings: Mapping[str, Any]) -> list[str]:
+    """The shapes in the results that are not evaluated, and the option that evaluates them."""
+    entries = [entries] if isinstance(entries, Mapping) else entries
+    fields = dict.fromkeys(field for entry in entries for field in entry.get("not_evaluated", ()))
+    return [
+        f"results contain {name}; evaluating {IOU_TYPES[settings['iou_type']].description}; use the option "
+        f"iou_type={iou_type} for {name}"
+        for name, iou_type in map(_SHAPES.__getitem__, fields)
+    ]
 
 
 def task_lines(settings: ClassificationSettings) -> list[str]:

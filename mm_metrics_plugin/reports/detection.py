@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.conventions import ANALYSIS_RULE, MATCHING_RULES
+from mm_metrics_plugin.conventions import ANALYSIS_RULE, IOU_TYPES, MATCHING_RULES
 from mm_metrics_plugin.exceptions import MetricWarning, pluralize
 from mm_metrics_plugin.functional.detection.confusion_matrix import RuleReport, background_name, rule_report
 from mm_metrics_plugin.functional.detection.examples import Examples
+from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.reports.base import (
     SCHEMA_VERSION,
     Progress,
@@ -59,6 +60,16 @@ class DetectionReport(Report):
     def settings(self) -> DetectionSettings:
         """The options."""
         return self.state.settings
+
+    @property
+    def overlap_name(self) -> str:
+        """The name of the overlap of a detection and a ground truth: IoU, boundary IoU or OKS."""
+        return str(geometry_of(self.settings.iou_type).overlap_name)
+
+    @property
+    def shapes(self) -> str:
+        """What is evaluated, such as masks."""
+        return IOU_TYPES[self.settings.iou_type].description
 
     @cached_property
     def matching_rules(self) -> tuple[RuleReport, ...]:
@@ -124,7 +135,7 @@ class DetectionReport(Report):
     def differences(self) -> list[str]:
         """Why the matching rules differ, in numbers, one line each."""
         names = [report.name for report in self.matching_rules]
-        return [line for report in self.matching_rules for line in _differences(report, names)]
+        return [line for report in self.matching_rules for line in _differences(report, names, self.settings.iou_type)]
 
     @property
     def missing_results(self) -> list[str]:
@@ -232,8 +243,8 @@ class DetectionReport(Report):
         return values
 
 
-def _differences(report: RuleReport, matching_rules: Sequence[str]) -> list[str]:
-    counts, lines, rule = report.counts, [], report.rule
+def _differences(report: RuleReport, matching_rules: Sequence[str], iou_type: str) -> list[str]:
+    counts, lines, rule, geometry = report.counts, [], report.rule, geometry_of(iou_type)
     if not rule.one_to_one:
         lines += [
             f"{rule} counts {pluralize(counts['duplicates'], 'duplicate')} as TP: further detections of the right "
@@ -247,12 +258,15 @@ def _differences(report: RuleReport, matching_rules: Sequence[str]) -> list[str]
             regions = pluralize(counts["crowds"], "crowd region")
             lines.append(f"{rule} counts {regions} as ordinary ground truths; {ANALYSIS_RULE} ignores them")
     elif counts.get("ground_truths_ignored"):
+        name, has_mmdet = geometry.ignored_name, "mmdet" in IOU_TYPES[iou_type].matching
         lines.append(
-            f"{rule} ignores {pluralize(counts['ground_truths_ignored'], 'crowd region')} and "
-            f"detections that match only crowd regions ({counts['detections_ignored']:,}); mmdet counts them"
+            f"{rule} ignores {pluralize(counts['ground_truths_ignored'], name)} and detections that match only "
+            f"{name}s ({counts['detections_ignored']:,}){'; mmdet counts them' if has_mmdet else ''}"
         )
     if rule.class_agnostic:
         classes = report.result.matrix[:-1, :-1]
         between = int(classes.sum() - classes.trace())
-        lines.append(f"{rule} matches by IoU alone: {pluralize(between, 'match')} between two classes")
+        lines.append(
+            f"{rule} matches by {geometry.overlap_name} alone: {pluralize(between, 'match')} between two classes"
+        )
     return lines

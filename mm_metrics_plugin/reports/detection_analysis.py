@@ -11,6 +11,7 @@ import numpy as np
 from mm_metrics_plugin.functional._arrays import unique_names
 from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision, average_precision
 from mm_metrics_plugin.functional.detection.cross_fitting import num_folds
+from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.operating_points import OperatingPoint, OperatingPoints, operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves, precision_recall_curves
@@ -38,6 +39,11 @@ class DetectionAnalysis:
     def settings(self) -> DetectionSettings:
         """The options of the matching."""
         return self.table.settings
+
+    @property
+    def overlap_name(self) -> str:
+        """The name of the overlap of a detection and a ground truth: IoU, boundary IoU or OKS."""
+        return str(geometry_of(self.settings.iou_type).overlap_name)
 
     @property
     def max_dets(self) -> int:

@@ -72,7 +72,6 @@ class DetectionEvaluator:
         image_ids: Sequence[ImageId] | None = None,
         image_names: Sequence[str] | None = None,
         image_sizes: np.ndarray | None = None,
-        on_progress: Callable[[float], None] | None = None,
     ) -> None:
         """Add images.
 
@@ -87,17 +86,29 @@ class DetectionEvaluator:
                 images are numbered.
             image_names: File names, for messages and pages.
             image_sizes: (images, 2) height and width.
-            on_progress: Receives the fraction that is done.
 
         Raises:
             MetricInputError: A field of an image is missing or invalid, or an image is repeated.
         """
-        first = len(self.provenance.image_ids)
         if isinstance(predictions, DetectionBatch):
             batch = predictions
         else:
             batch = DetectionBatch.from_dicts(predictions, targets, settings=self.settings, names=image_ids)
             batch.check(num_classes=len(self.classes), names=image_ids)
+        self.add(batch, image_ids, image_names, image_sizes)
+        counts = batch.num_images, len(batch.detections), len(batch.ground_truths)
+        self.provenance = self.provenance.with_added(*counts)
+
+    def add(
+        self,
+        batch: DetectionBatch,
+        image_ids: Sequence[ImageId] | None = None,
+        image_names: Sequence[str] | None = None,
+        image_sizes: np.ndarray | None = None,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """Add images that ``provenance`` counts already; ``on_progress`` receives the fraction that is done."""
+        first = len(self.provenance.image_ids)
         ids = range(first, first + batch.num_images) if image_ids is None else image_ids
         if len(ids) != batch.num_images:
             raise MetricInputError(f"'image_ids' must be given for {batch.num_images} images (found {len(ids)})")

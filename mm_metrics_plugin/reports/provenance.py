@@ -30,6 +30,8 @@ class Provenance:
     ground_truth_in_results: bool = False
     versions: tuple[Entry, ...] = ()
     allow_missing: bool = False
+    images_added: int = 0  # by ``update``, not from the files above
+    ground_truths_added: int = 0  # of these images
     saved_as: str = ""  # the file that the state was read from
 
     @property
@@ -44,7 +46,8 @@ class Provenance:
     @property
     def images_in_other_shards(self) -> int:
         """Number of images of the ground truths that are not among these."""
-        return sum(int(entry["images"]) for entry in self.ground_truths) - len(self.image_ids)
+        of_files = sum(int(entry["images"]) for entry in self.ground_truths)
+        return of_files + self.images_added - len(self.image_ids)
 
     @property
     def image_folders(self) -> list[str]:
@@ -59,6 +62,15 @@ class Provenance:
             image_ids=(*self.image_ids, *ids),
             image_names=(*self.image_names, *names),
             image_sizes=np.concatenate([self.image_sizes, sizes]),
+        )
+
+    def with_added(self, images: int, detections: int, ground_truths: int) -> Provenance:
+        """The same with the numbers of images that come from no file."""
+        return replace(
+            self,
+            images_added=self.images_added + images,
+            ground_truths_added=self.ground_truths_added + ground_truths,
+            detections=RowCounts.total([self.detections, RowCounts(detections, detections)]),
         )
 
     def in_order(self) -> tuple[Provenance, np.ndarray | None]:
@@ -93,6 +105,8 @@ class Provenance:
             image_sizes=np.concatenate([part.image_sizes for part in parts]),
             detections=RowCounts.total(part.detections for part in parts),
             missing_images=sum(part.missing_images for part in parts),
+            images_added=sum(part.images_added for part in parts),
+            ground_truths_added=sum(part.ground_truths_added for part in parts),
             results=_distinct_files(entry for part in parts for entry in part.results),
             ground_truths=_distinct_files(entry for part in parts for entry in part.ground_truths),
             versions=tuple(_distinct(entry for part in parts for entry in part.versions)),
@@ -113,10 +127,11 @@ class Provenance:
 
     def counts(self, counted: Mapping[str, int], settings: DetectionSettings) -> dict[str, Any]:
         """Images, detections and ground truths read, used and dropped by reason; ``counted`` by the state."""
+        added = RowCounts(self.ground_truths_added, self.ground_truths_added)
         return row_counts(
             counted,
             self.detections,
-            RowCounts.total(RowCounts(**entry["ground_truths"]) for entry in self.ground_truths),
+            RowCounts.total([added, *(RowCounts(**entry["ground_truths"]) for entry in self.ground_truths)]),
             images=len(self.image_ids),
             missing_images=self.missing_images,
             below={f"score below {number_text(settings.score_thr)}": counted["detections_below_threshold"]},
@@ -135,6 +150,8 @@ class Provenance:
             "ground_truth_in_results": self.ground_truth_in_results,
             "versions": list(map(dict, self.versions)),
             "allow_missing": self.allow_missing,
+            "images_added": self.images_added,
+            "ground_truths_added": self.ground_truths_added,
         }
 
     @classmethod
@@ -151,6 +168,8 @@ class Provenance:
             ground_truth_in_results=header["ground_truth_in_results"],
             versions=tuple(header["versions"]),
             allow_missing=header["allow_missing"],
+            images_added=header["images_added"],
+            ground_truths_added=header["ground_truths_added"],
         )
 
 

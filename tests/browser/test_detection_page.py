@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from mm_metrics_plugin import DetectionEvaluator
 from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.conventions import IOU_TYPES
+from mm_metrics_plugin.evaluation import DetectionReports
+from mm_metrics_plugin.functional.detection.geometry.boundaries import Boundaries
 from tests.browser.conftest import chart, click_cell, open_cell, rows_by_column, table_rows, traces, value
 from tests.helpers import result_files as files
+from tests.helpers.geometry_problems import bitmaps_of, keypoint_batch, mask_batch, rotated_batch
 from tests.helpers.result_files import printed
 
 CLASSES = (
@@ -75,6 +81,19 @@ def slide_to(page, place):
             for (const name of ["input", "change"]) slider.dispatchEvent(new Event(name)); }""",
         place,
     )
+
+
+def drawn(page, selector):
+    """(left, top, right, bottom, color) of shapes in the coordinates of their drawing; each is visible."""
+    shapes = page.evaluate(
+        """(selector) => [...document.querySelectorAll(selector)].map((shape) => {
+            const {x, y, width, height} = shape.getBBox(), seen = shape.getBoundingClientRect();
+            return [[x, y, x + width, y + height, getComputedStyle(shape).stroke], seen.width + seen.height];
+        })""",
+        selector,
+    )
+    assert all(size > 0 for _, size in shapes)
+    return [shape for shape, _ in shapes]
 
 
 def readout(page, average, key):
@@ -203,6 +222,7 @@ def test_a_click_on_a_cell_lists_its_members_worst_first(page, report):
     scores = [float(row[3]) for row in rows]
     assert scores == sorted(scores, reverse=True) and min(scores) >= SCORE_THR
     assert {row[2] for row in rows} == {PRINTABLE[0]}
+    assert len(drawn(page, ".sketch path.fp")) == len(rows)
     click_cell(page, 1, 4)  # missed objects
     areas = page.evaluate("[...document.querySelectorAll('#cell-table [data-area]')].map((row) => +row.dataset.area)")
     assert len(areas) == min(matrix[1][4], 50) > 1
@@ -292,7 +312,7 @@ def test_the_gallery_shows_the_worst_images_with_their_boxes(page):
     assert scores == sorted(scores, reverse=True) and scores
     shown.first.locator("button").press("Enter")
     page.wait_for_selector("dialog[open]")
-    assert page.locator("dialog .stage path").count() > 0
+    assert drawn(page, "dialog .stage path")
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog:not([open])", state="attached")
 
@@ -387,3 +407,79 @@ def test_many_classes_have_a_list_instead_of_a_matrix(opened, tmp_path):
     assert value(page, "#top-confusions button") == matrix[:-1, :-1].max()
     page.locator("#top-confusions button").first.click()
     assert len(table_rows(page, "cell-table")) == min(matrix[:-1, :-1].max(), 50)
+
+
+# --- geometries -------------------------------------------------------------------------------------------------------
+
+PROBLEMS = {
+    "segm": mask_batch,
+    "boundary": partial(mask_batch, geometry=Boundaries),
+    "rbox": rotated_batch,
+    "keypoints": lambda seed: (keypoint_batch(seed, num_classes=2), 2),
+}
+
+
+def extents(shapes):
+    """(left, top, right, bottom) of each shape that is drawn."""
+    if hasattr(shapes, "runs"):
+        places = (np.nonzero(bitmap.T) for bitmap in bitmaps_of(shapes))
+        return [(x.min(), y.min(), x.max() + 1, y.max() + 1) for x, y in places if len(x)]
+    points = shapes.corners() if hasattr(shapes, "corners") else [one[one[:, 2] > 0, :2] for one in shapes.array]
+    return [(*each.min(axis=0), *each.max(axis=0)) for each in points if len(each)]
+
+
+@pytest.mark.parametrize("iou_type", PROBLEMS)
+def test_masks_rotated_boxes_and_key_points_are_drawn(opened, tmp_path, iou_type):
+    batch, num_classes = next(
+        problem for problem in map(PROBLEMS[iou_type], range(50)) if len(problem[0].detections) > 20
+    )
+    options = dict(iou_type=iou_type, matching=IOU_TYPES[iou_type].matching, score_thr=0.2, iou_thr=0.6)
+    evaluator = DetectionEvaluator([f"class {index}" for index in range(num_classes)], worst_images=9, **options)
+    names = [f"{index}.png" for index in range(batch.num_images)]
+    evaluator.update(batch, image_names=names)
+    for name in names:
+        Image.new("RGB", (300, 300), "gray").save(tmp_path / name)
+    report = evaluator.compute()
+    report.save(tmp_path / "out", images=tmp_path)
+    page = opened(tmp_path / "out" / "report.html")
+
+    text, name = page.locator("main, header").all_inner_texts(), report.overlap_name
+    assert f"Evaluated: {IOU_TYPES[iou_type].description}." in " ".join(text)
+    assert f"its {name} with an object" in " ".join(text) and "mmdet" not in " ".join(text)
+    assert page.locator("#cell-table th").all_text_contents()[4] == name
+    matrix, colors = report.protocols[0].result.matrix, {}
+    for row, column in np.argwhere(matrix).tolist():
+        members = open_cell(page, row, column)
+        assert len(members) == min(matrix[row, column], 50)
+        kind = "tp" if row == column else "fn" if column == num_classes else "fp"
+        shapes = drawn(page, f".sketch path.{kind}")
+        # Empty masks, and objects that no line shows, have no sketch.
+        assert len(members) >= len(shapes) >= 0.6 * len(members)
+        colors.setdefault(kind, set()).update(shape[4] for shape in shapes)
+    assert sorted(map(len, colors.values())) == [1, 1, 1] and len(set.union(*colors.values())) == 3
+
+    page.evaluate("document.querySelectorAll('#images figure').forEach((figure) => { figure.hidden = false; })")
+    expected = np.concatenate([extents(batch.detections.geometry), extents(batch.ground_truths.geometry)])
+    colors = set()
+    for kind in ("tp", "fp", "fn"):
+        shapes = drawn(page, f'#images path.{kind}:not([d=""])')
+        assert shapes
+        for *edges, color in shapes:
+            assert np.abs(expected - edges).max(axis=1).min() <= 6  # simplified contours, crosses of key points
+            colors.add(color)
+    assert len(colors) == 3
+
+
+def test_the_pages_of_several_types_are_linked(opened, tmp_path):
+    problems = {name: PROBLEMS[name](6) for name in ("segm", "boundary")}
+    evaluators = [DetectionEvaluator("abc"[:number], iou_type=name) for name, (_, number) in problems.items()]
+    for evaluator, (batch, _) in zip(evaluators, problems.values()):
+        evaluator.update(batch)
+    reports = DetectionReports({each.settings.iou_type: each.compute() for each in evaluators})
+    assert {"report.html", "segm/report.html", "boundary/per_class.csv"} <= set(reports.save(tmp_path, html=True))
+    page = opened(tmp_path / "report.html")
+    for name in ("segm", "boundary"):
+        assert value(page, f'[data-key="{name}.mAP"]') == reports[name].log_values()["mAP"]
+    page.click("text=compared by boundary IoU")
+    page.wait_for_selector("main[aria-busy=false] #confusions")
+    assert page.url.endswith("/boundary/report.html")

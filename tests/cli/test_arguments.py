@@ -146,6 +146,8 @@ def test_results_without_classes_are_refused(tmp_path, capsys):
 # Fields that only Python sets.
 WITHOUT_FLAG = {"background_iou_thr", "iou_thrs", "area_ranges", "recall_max_dets"}
 GIVEN = {
+    "iou_type": ("segm", "segm"),
+    "sigmas": ("0.1,0.2", (0.1, 0.2)),
     "score_thr": ("0.4", 0.4),
     "iou_thr": ("0.6", 0.6),
     "nms_iou_thr": ("0.7", 0.7),

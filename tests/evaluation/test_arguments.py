@@ -73,6 +73,8 @@ def test_internal_fields_are_no_options():
             "image_set=... requires a folder of VOC annotations",
         ),
         (lambda: evaluate_detection(COCO, [{**ROW, "score": 10**5000}]), "'score' .*found an integer of 16610 bits"),
+        (lambda: evaluate_classification([]), "results: found an empty list; results of a classifier are"),
+        (lambda: evaluate_classification([], []), r"'scores' must hold at least one score .found shape \(0,\)"),
         (lambda: evaluate_classification(()), "results: found an object of type tuple; .*evaluate_classification"),
         (lambda: evaluate_classification((SCORES, LABELS, LABELS)), "results: found a tuple of numpy.ndarray; "),
         (lambda: evaluate_classification((None, None)), "'scores' must be real numbers .*found None"),

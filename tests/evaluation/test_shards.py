@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin import evaluate_detection, merge_states
+from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.state_file import read_state, write_state
 from tests.helpers import result_files as files
 from tests.helpers.result_files import CLASSES, ROOT, error_of
@@ -319,3 +320,18 @@ def test_examples_do_not_depend_on_shards_and_image_order(seed, tmp_path):
     for name in expected:
         if name.startswith("examples."):
             np.testing.assert_array_equal(merged[name], expected[name], err_msg=name)
+
+
+def test_states_of_different_ground_truths_in_memory_are_not_merged(tmp_path):
+    files = []
+    for image_id in (1, 2):
+        truth = {
+            "images": [{"id": image_id, "height": 9, "width": 9}],
+            "categories": [{"id": 1, "name": "cat"}],
+            "annotations": [],
+        }
+        files.append(tmp_path / f"{image_id}.npz")
+        rows = [{"image_id": image_id, "category_id": 1, "bbox": [0, 0, 9, 9], "score": 0.5}]
+        evaluate_detection(truth, rows, save_state=files[-1])
+    with pytest.raises(ResultFileError, match="the states hold 1 image more than this ground truth"):
+        merge_states(files)

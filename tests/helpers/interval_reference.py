@@ -27,7 +27,7 @@ class Ratio:
 
     def __init__(self, successes, trials):
         rows = [(x, n) for x, n in zip(successes, trials) if n > 0]
-        self.trials, self.images = sum(n for _, n in rows), len(rows)
+        self.trials, self.images, self.by_image = sum(n for _, n in rows), len(rows), list(trials)
         if not rows:
             return
         hits = sum(x for x, _ in rows)
@@ -78,7 +78,16 @@ def variance_of_sum(parts, classes):
             else:
                 constant[label] += error
     total = (shared**2).sum() + (constant**2).sum()
-    return total, max(1.0, total**2 / (own**4 / df).sum())
+    most = max(mean_df([ratio for ratio, _, _ in part.values()]) for part in parts)
+    return total, max(1.0, min(total**2 / (own**4 / df).sum(), most))
+
+
+def mean_df(ratios):
+    """Degrees of freedom of the effective number of images of a mean over classes."""
+    trials = np.array([ratio.by_image for ratio in ratios], dtype=float)
+    weight = (trials / trials.sum(axis=1, keepdims=True)).sum(axis=0)
+    alone = weight[trials.sum(axis=0) == 1].sum() / weight.sum()
+    return max(1.0, weight.sum() ** 2 / (weight**2).sum() * (1 + alone) - 1)
 
 
 def _class_ratios(successes, trials):
@@ -151,8 +160,10 @@ def auc_variance(kernel):
     delong = sum(kernel.mean(axis=1 - side).var(ddof=1) / size for side, size in enumerate((p, n)) if size > 1)
     in_order = [(kernel == end).all(axis=side) for end in (0, 1) for side in (0, 1)]
     disorder = min(int((~side).sum()) for side in in_order)
-    weight = max(50 / (50 + min(p, n)), 4 / (4 + disorder))
-    return auc, near, delong + weight * max(least - delong, 0)
+    few, most = min(p, n), max(auc, 1 - auc)
+    variance = delong + max(50 / (50 + few), 4 / (4 + disorder)) * max(least - delong, 0)
+    mixture = near * (1 - near) / (1.5 * few)
+    return auc, near, variance + 2 / (2 + few * (1 - most)) * 50 / (50 + few) * max(mixture - variance, 0)
 
 
 def auc_interval(scores, positive, level):

@@ -122,10 +122,13 @@ CLASSIFIER = "evaluate_classification(scores, labels)"
     ("make", "message"),
     [
         (mmseg, "found semantic segmentation of mmseg ('pred_sem_seg'); evaluate segmentation with MeanIoU"),
-        (mmpose, "found key points of mmpose ('keypoints'); key points are not evaluated"),
+        (
+            mmpose,
+            "found key points of mmpose, from which boxes (iou_type='bbox') cannot be read; use iou_type='keypoints'",
+        ),
         (
             lambda folder: mmdet(folder, masks=torch.ones(1, 4, 4, dtype=torch.bool), labels=torch.zeros(1)),
-            "found masks without boxes ('masks' without 'bboxes'); add the box of each mask",
+            "found masks without boxes, from which boxes (iou_type='bbox') cannot be read; use iou_type='segm'",
         ),
         (as_pickle(SAMPLES), "found results of mmpretrain; evaluate_classification and mm-metrics classification read"),
         (
@@ -139,9 +142,9 @@ CLASSIFIER = "evaluate_classification(scores, labels)"
         (as_pickle({"meta": {}, "state_dict": {}}), "found a checkpoint ('state_dict'); test it first"),
         (
             as_json([{**ROW, "segmentation": RLE}]),
-            "found COCO masks ('segmentation' without 'bbox'); add the box of ea",
+            "found COCO masks without boxes, from which boxes (iou_type='bbox') cannot be read; use iou_type='segm'",
         ),
-        (as_json([{**ROW, "keypoints": [0.0] * 51}]), "found COCO key points ('keypoints' without 'bbox'); key points"),
+        (as_json([{**ROW, "keypoints": [0.0] * 51}]), "found COCO key points without boxes, from which boxes"),
         (as_json(TRUTH), f"found COCO annotations; {DETECTOR}"),
         (
             as_json({**TRUTH, "annotations": [{**row, "score": 0.9} for row in TRUTH["annotations"]]}),
@@ -188,7 +191,10 @@ def test_what_cannot_be_read_as_results_of_a_detector(make, message, tmp_path):
     ("make", "message"),
     [
         (YOLO, f"made: found a folder of YOLO label files; {ANNOTATIONS}"),
-        (DOTA, f"made: found a folder of DOTA label files; {ANNOTATIONS}"),
+        (
+            DOTA,
+            "made: found a folder of DOTA annotations, from which boxes (iou_type='bbox') cannot be read; use iou_t",
+        ),
         (LABELME, f"made: found a folder of LabelMe files; {ANNOTATIONS}"),
         (as_folder("{}", "annotations/instances_val.json"), "made: found a folder of JSON files; give a file, not the"),
         (as_folder("", "train/1.jpg"), f"made: found a folder of images; {ANNOTATIONS}"),

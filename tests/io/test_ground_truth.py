@@ -147,7 +147,7 @@ def test_no_annotations_and_no_images(tmp_path):
         (lambda c: {**c, "categories": c["categories"] * 2}, "has 4 category ids .* more than once"),
         (lambda c: {**c, "images": [{"id": 1}]}, "image number 0 has no 'height'"),
         (lambda c: {**c, "annotations": [5]}, "annotation number 0 must be an object"),
-        (lambda c: {**c, "annotations": [{"id": 1, "bbox": [0, 0, "a", 1]}]}, "'bbox' of annotation number 0 .*4"),
+        (lambda c: {**c, "annotations": [{**c["annotations"][0], "bbox": "a"}]}, "'bbox' of annotation number 0 .*4"),
         (lambda c: {**c, "categories": [{"id": 1}]}, "category number 0 has no 'name'"),
     ],
 )

@@ -62,7 +62,7 @@ def test_every_sample_is_counted_once(shares, size):
 
 UNVERIFIED = (
     "The last sample of process 1 was left out as padding, because mmengine's DefaultSampler adds it there; this could "
-    "not be verified, because the samples have none of sample_idx, img_id, img_path"
+    "not be verified, because the samples have none of sample_idx, id, img_id, img_path"
 )
 
 

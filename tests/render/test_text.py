@@ -250,7 +250,9 @@ def test_the_representations_of_reports_are_short():
     runs = [PATHS[1], ROOT / "demo" / "comparison" / "larger.json"]
     detection, comparison = evaluate_detection(*PATHS), compare_runs(PATHS[0], runs, permutations=9)
     classification = evaluate_classification((np.eye(21), np.arange(21)))
-    assert repr(detection) == "<DetectionReport: 300 images, 5 classes, mAP 0.3910, mAP_50 0.5451, macro F1 0.5437>"
+    assert (
+        repr(detection) == "<DetectionReport: bbox, 300 images, 5 classes, mAP 0.3910, mAP_50 0.5451, macro F1 0.5437>"
+    )
     assert repr(classification).startswith("<ClassificationReport: 21 samples, 21 classes, accuracy 1.0000, AUC 1.0000")
     assert re.fullmatch(
         r"<ComparisonReport: 300 images, \d+ of 10 differences significant, runs A: results.pkl, B: larger.json>",

@@ -161,3 +161,18 @@ def test_a_batch_of_arrays_and_dicts_are_the_same():
             [dict(boxes=objects.boxes.array, labels=objects.labels, crowd=objects.crowd)],
         )
     assert numbers(arrays.compute()) == numbers(dicts.compute())
+
+
+def test_images_added_are_counted_and_merged():
+    predictions, targets = problem(1)
+    parts = [DetectionEvaluator("abc") for _ in range(2)]
+    for number, part in enumerate(parts):
+        rows = slice(number * 6, number * 6 + 6)
+        part.update(predictions[rows], targets[rows], image_ids=range(number * 6, number * 6 + 6))
+    counts = parts[0].merge(parts[1]).compute().counts
+    whole = DetectionEvaluator("abc")
+    whole.update(predictions, targets)
+    assert counts == whole.compute().counts
+    for name, images in (("detections", predictions), ("ground_truths", targets)):
+        assert counts[name]["read"] == sum(len(image["labels"]) for image in images)
+        assert counts[name]["read"] == counts[name]["used"] + sum(counts[name]["dropped"].values())

@@ -7,7 +7,9 @@ classes are added before they are squared, because classes are not independent.
 
 DeLong's variance is 0 for separable classes, and undefined with a single positive or negative. If it is below that of
 the exponential model at the shrunken AUC, it is raised towards that variance, the less the more samples and misordered
-samples there are. The interval is Wilson's score interval with the effective sample size that follows.
+samples there are. The same holds for the mixture model: some of the positives (or negatives, if these are fewer) look
+like those of the other class, which an AUC near 1 of few samples cannot exclude. The interval is Wilson's score
+interval with the effective sample size that follows.
 
 The permutation test swaps the ranks of the models sample by sample. The difference of the AUCs is a sum over samples in
 which a swap changes a sign, so permutations are fast.
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 _BLOCK_CLASSES = 64  # processed at a time
 # Weights of the exponential model, in samples and misordered samples; by simulation (python -m benchmarks coverage).
 _MODEL_SAMPLES, _MODEL_MISORDERED = 50.0, 4.0
+_MIXTURE_LOST, _MIXTURE_SIZE = 2.0, 1.5  # weight of the mixture model, in lost samples; its effective size per sample
 _MAX_COEFFICIENTS = 256  # largest ones kept per class; the sum of the others is approximately normal
 
 
@@ -139,6 +142,17 @@ def _exponential_variance(auc: float, positives: float, negatives: float) -> flo
     return auc * (1 - auc) * factor / max(positives * negatives, 1)
 
 
+def _mixture_variance(auc: float, shrunken: float, fewer: float) -> tuple[float, float]:
+    """The variance if some of ``fewer`` samples look like those of the other class, and its weight.
+
+    Placement values of such samples are uniform, so the effective size is 1.5 times the number of samples. The weight
+    decreases with the number of samples, and with the number that is lost, which the AUC times this number is short of.
+    """
+    lost = fewer * min(auc, 1 - auc)
+    weight = _MIXTURE_LOST / (_MIXTURE_LOST + lost) * _MODEL_SAMPLES / (_MODEL_SAMPLES + fewer)
+    return shrunken * (1 - shrunken) / (_MIXTURE_SIZE * fewer), weight
+
+
 def _shrunken(auc: Any, positives: Any, negatives: Any) -> Any:
     """The AUC after adding half an ordered and half a misordered pair, so it is never 0 or 1."""
     return (auc * positives * negatives + 0.5) / (positives * negatives + 1)
@@ -181,12 +195,15 @@ def _variances(blocks: Sequence[np.ndarray], labels: np.ndarray) -> _Variances:
             if np.isnan(value):
                 continue
             auc[index], delong[index] = value, _sum_of_squares(influence)
-            model = _exponential_variance(_shrunken(value, *counts[:, index]), *counts[:, index])
+            shrunken = _shrunken(value, *counts[:, index])
+            model = _exponential_variance(shrunken, *counts[:, index])
             fewer = counts[:, index].min()
             weight = max(
                 _MODEL_SAMPLES / (_MODEL_SAMPLES + fewer), _MODEL_MISORDERED / (_MODEL_MISORDERED + misordered)
             )
             variance[index] = delong[index] + weight * max(0.0, model - delong[index])
+            model, weight = _mixture_variance(value, shrunken, fewer)
+            variance[index] += weight * max(0.0, model - variance[index])
             total += influence
             if delong[index] > 0:
                 raised += influence * np.sqrt(variance[index] / delong[index])

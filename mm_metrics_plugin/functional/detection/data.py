@@ -134,7 +134,10 @@ class _Instances:
         def fail(column: str, row: int, expected: str, found: object) -> None:
             image = int(self.image[row])
             name = repr(names[image]) if names is not None and 0 <= image < len(names) else str(image)
-            raise MetricInputError(f"'{prefix}{column}' of image {name} must {expected} (found {found})")
+            index = int(np.count_nonzero(self.image[:row] == image))
+            raise MetricInputError(
+                f"'{prefix}{column}' of image {name} must {expected} (found {found} at index {index})"
+            )
 
         field_name = self.geometry.field
         problem = self.geometry.check()
@@ -338,6 +341,12 @@ class DetectionBatch:
         """Raises MetricInputError if a value is invalid; ``names`` are the image names for the message."""
         for rows in (self.detections, self.ground_truths):
             rows.check(num_classes=num_classes, names=names)
+        shapes = self.detections.geometry
+        mismatch = shapes.mismatch(self.detections.image, self.ground_truths)
+        if mismatch is not None:
+            image, expected, found = mismatch
+            name = image if names is None else names[image]
+            raise MetricInputError(f"'{shapes.field}' of image {name!r} must {expected} (found {found})")
 
     def images(self, start: int, stop: int) -> DetectionBatch:
         """Images ``start:stop``, renumbered from 0."""

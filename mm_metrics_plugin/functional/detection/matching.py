@@ -11,7 +11,6 @@ from typing import NamedTuple, Sequence
 import numpy as np
 
 from mm_metrics_plugin.conventions import ANALYSIS_RULE, MATCHING_RULES
-from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import group_starts, position_in_group, stable_order
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, GroundTruths
 from mm_metrics_plugin.functional.detection.examples import Examples, SortedImages, collect_examples
@@ -99,11 +98,6 @@ def match_images(
     require_int("num_classes", num_classes, low=0)
     batch.check(num_classes=num_classes, names=names)
     detections, ground_truths = batch.detections, batch.ground_truths
-    mismatch = detections.geometry.mismatch(detections.image, ground_truths)
-    if mismatch is not None:
-        image, expected, found = mismatch
-        name = image if names is None else names[image]
-        raise MetricInputError(f"'{detections.geometry.field}' of image {name!r} must {expected} (found {found})")
     reaches = detections.reach(settings.score_thr)
     batch_counts = BatchCounts(
         batch.num_images,

@@ -19,6 +19,7 @@ from mm_metrics_plugin.functional._arrays import (
 )
 from mm_metrics_plugin.functional.classification.roc_curves import CountCurve
 from mm_metrics_plugin.functional.detection.average_precision import APCurves
+from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.thresholding import (
     Threshold,
@@ -101,6 +102,7 @@ class DetectionCurves:
     recall: np.ndarray  # (classes, points); NaN for classes without ground truths
     f_score: np.ndarray  # (classes, points)
     ranked: tuple[RankedScores, ...]  # detections of each class
+    overlap_name: str = "IoU"  # that ``iou_thr`` is a threshold of
 
     @property
     def mean_precision(self) -> np.ndarray:
@@ -168,6 +170,7 @@ def precision_recall_curves(
         recall=divide(tp, gts),
         f_score=fbeta_score(tp, fp, gts - tp, beta),
         ranked=tuple(ranked),
+        overlap_name=geometry_of(settings.iou_type).overlap_name,
     )
 
 

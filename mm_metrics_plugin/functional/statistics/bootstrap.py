@@ -29,6 +29,7 @@ from mm_metrics_plugin.functional.statistics.ratio_intervals import (
     f1_of_jaccard,
     f1_of_means_interval,
     mean_f1_interval,
+    mean_images,
     mean_interval,
     ratio_intervals,
     ratios,
@@ -40,8 +41,9 @@ from mm_metrics_plugin.settings import MAX_RESAMPLES, require_ci, require_int
 UNDEFINED, TOO_FEW_OBJECTS, TOO_FEW_IMAGES = "undefined", "too few objects", "too few images"
 TOO_FEW = (TOO_FEW_OBJECTS, TOO_FEW_IMAGES)
 MIN_OBJECTS = 10  # ground truths for recall, detections for precision
-MIN_IMAGES = 5  # with ground truths or detections
-MIN_IMAGES_F1_AP = 30  # for F1, average precision and means over classes
+MIN_IMAGES = 5  # effective images, with ground truths or detections
+MIN_EFFECTIVE_IMAGES_AP = 10  # for average precision
+MIN_IMAGES_F1_AP = 30  # for F1, average precision and means over classes, in number
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,13 @@ def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float 
 
 def _f1_intervals(jaccard: Ratios, ci: float) -> Interval:
     ends = f1_of_jaccard(ratio_intervals(jaccard, ci=ci))
-    few = (jaccard.images < MIN_IMAGES_F1_AP) | (jaccard.effective_images < MIN_IMAGES)
+    few = _few_images(jaccard.images, jaccard.effective_images)
     return _interval(f1_of_jaccard(jaccard.value), ends, (TOO_FEW_IMAGES, few))
+
+
+def _few_images(images: Numbers, effective_images: Numbers, least: int = MIN_IMAGES) -> np.ndarray:
+    """Whether F1, average precision or a mean over classes has too few images for an interval."""
+    return np.less(images, MIN_IMAGES_F1_AP) | np.less(effective_images, least)
 
 
 def _count_intervals(
@@ -145,7 +152,7 @@ def _count_intervals(
     }
     overall = {}
     for name, (ends, class_name, defined, ratio) in means.items():
-        few = np.array(len(np.unique(ratio.image)) < MIN_IMAGES_F1_AP)
+        few = _few_images(*ratio.mean_images[:2])
         single = _single_class(per_class[class_name], defined)
         overall[name] = single or _interval(value[name], ends, (TOO_FEW_IMAGES, few))
     images, zeros = np.arange(counts.num_images), np.zeros(counts.num_images, dtype=np.int64)
@@ -200,10 +207,12 @@ def _average_precision_intervals(
     table, chosen = curves.table, curves.counted_gts()
     label, image = table.gt_label[chosen], table.gt_image[chosen]
     objects = np.bincount(label, minlength=table.num_classes).astype(np.float64)
-    with_objects = np.bincount(
-        np.unique(label.astype(np.int64) * number + image) // max(number, 1), minlength=len(objects)
-    )
-    images = len(np.unique(image))
+    entry, per_entry = np.unique(label.astype(np.int64) * number + image, return_counts=True)
+    entry_label, entry_image = np.divmod(entry, max(number, 1))
+    with_objects = np.bincount(entry_label, minlength=len(objects))
+    squares = np.bincount(entry_label, weights=per_entry.astype(np.float64) ** 2, minlength=len(objects))
+    effective = np.where(objects > 0, objects**2 / np.maximum(squares, 1), 0.0)
+    shared = mean_images(entry_image, entry_label, per_entry)
 
     def resampled(weights: np.ndarray) -> MetricValues:
         return MetricValues(metrics.average_precisions(weights), {})
@@ -216,29 +225,34 @@ def _average_precision_intervals(
     for name, (value,) in observed.items():
         defined = ~np.isnan(value)
         drawn = np.where(np.isnan(draws[name]), value, draws[name])[:, defined]
-        several = number / max(number - 1, 1)
         known, bias, size = value[defined], biases[name][defined], objects[defined]
         shrunken = shrink(known, size)
         floor = shrunken * (1 - shrunken) / size
-        variance = several * drawn.var(axis=0)
+        variance = _few_images_factor(effective[defined]) * drawn.var(axis=0)
         rows = np.full((2, len(value)), np.nan)
         rows[:, defined] = _bias_corrected(
-            known, bias, np.maximum(variance, floor), shrunken, 1 / (size + 1), with_objects[defined], ci
+            known, bias, np.maximum(variance, floor), shrunken, 1 / (size + 1), effective[defined], ci
         )
-        per_class[name] = _interval(value, rows, (TOO_FEW_IMAGES, with_objects < MIN_IMAGES_F1_AP))
+        few = _few_images(with_objects, effective, MIN_EFFECTIVE_IMAGES_AP)
+        per_class[name] = _interval(value, rows, (TOO_FEW_IMAGES, few))
         classes = max(1, len(known))
-        total = several * drawn.mean(axis=1).var() if len(known) else 0.0
+        total = _few_images_factor(shared.effective) * drawn.mean(axis=1).var() if len(known) else 0.0
         total += np.maximum(floor - variance, 0.0).sum() / classes**2
         mean = known.mean() if len(known) else np.nan
         ends = (
-            _bias_corrected(mean, bias.mean(), total, shrunken.mean(), 1 / (size.sum() + 1), max(images - 1, 1), ci)
+            _bias_corrected(mean, bias.mean(), total, shrunken.mean(), 1 / (size.sum() + 1), shared.df, ci)
             if len(known)
             else np.full(2, np.nan)
         )
         overall[f"m{name}"] = _single_class(per_class[name], defined) or _interval(
-            mean, ends, (TOO_FEW_IMAGES, np.array(images < MIN_IMAGES_F1_AP))
+            mean, ends, (TOO_FEW_IMAGES, _few_images(shared.images, shared.effective, MIN_EFFECTIVE_IMAGES_AP))
         )
     return per_class, overall
+
+
+def _few_images_factor(effective_images: Numbers) -> np.ndarray:
+    """By how much a variance over resamples of few images is too small."""
+    return np.asarray(1 / (1 - 1 / np.maximum(effective_images, 2.0)))
 
 
 def _bias_corrected(value: Any, bias: Any, variance: Any, shrunken: Any, least: Any, df: Any, ci: float) -> np.ndarray:

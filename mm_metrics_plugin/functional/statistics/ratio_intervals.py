@@ -42,6 +42,7 @@ class Ratios(NamedTuple):
     spread: np.ndarray  # (G,) root of the sum of squared residuals
     image: np.ndarray  # (E,) image of each entry
     group: np.ndarray  # (E,) group of each entry
+    entry_trials: np.ndarray  # (E,) number of trials of each entry
     residual: np.ndarray  # (E,) contribution of each entry to the error of the value
 
     @property
@@ -50,9 +51,39 @@ class Ratios(NamedTuple):
         return self.trials > 0
 
     @property
+    def mean_images(self) -> MeanImages:
+        """The effective number of images of the mean over the groups."""
+        return mean_images(self.image, self.group, self.entry_trials)
+
+    @property
     def variance(self) -> np.ndarray:
         """(G,) variance of the value, at the shrunken value; 0 without trials."""
         return np.where(self.defined, self.shrunken * (1 - self.shrunken) / self.size, 0.0)
+
+
+class MeanImages(NamedTuple):
+    """Images of a mean over groups."""
+
+    images: int  # with trials
+    effective: float  # (sum of weights)² / sum of squared weights of the images
+    df: float  # degrees of freedom
+
+
+def mean_images(image: np.ndarray, group: np.ndarray, trials: np.ndarray) -> MeanImages:
+    """The effective number of images of a mean over groups, from entries (one per image and group).
+
+    The weight of an image is the sum over the groups of its share of their trials.
+    """
+    if not len(image):
+        return MeanImages(0, 0.0, 1.0)
+    present, place = np.unique(image, return_inverse=True)
+    weight = np.bincount(place.reshape(-1), weights=trials / np.bincount(group, weights=trials)[group])
+    alone = np.bincount(place.reshape(-1), weights=trials) == 1
+    total = np.sort(weight).sum()
+    effective = float(total**2 / np.sort(weight**2).sum())
+    return MeanImages(
+        len(present), effective, max(1.0, effective * (1 + float(np.sort(weight[alone]).sum() / total)) - 1)
+    )
 
 
 def shrink(value: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -99,6 +130,7 @@ def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: 
         spread=np.where(varies, np.sqrt(squares), 0.0) / np.maximum(number, 1),
         image=image,
         group=group,
+        entry_trials=n,
         residual=(x - share[group] * n) / np.maximum(number, 1)[group],
     )
 
@@ -213,10 +245,11 @@ def _mean_weights(ratio: Ratios) -> np.ndarray:
 
 
 def _variance(terms: Sequence[tuple[Ratios, np.ndarray]], *, minimum: float) -> tuple[float, float]:
-    """Variance of the sum of slope x value over the groups of all terms, and its degrees of freedom (Satterthwaite).
+    """Variance of the sum of slope x value over the groups of all terms, and its degrees of freedom.
 
-    Residuals of one image are added before they are squared, because classes and rates share images. A group with all
-    residuals 0 is independent of the other groups, but not of itself in another term.
+    These are Satterthwaite's, but at most those of the effective number of images, which the groups share. Residuals of
+    one image are added before they are squared, because classes and rates share images. A group with all residuals 0 is
+    independent of the other groups, but not of itself in another term.
     """
     num_images = max((int(ratio.image.max()) + 1 for ratio, _ in terms if len(ratio.image)), default=0)
     shared = np.zeros(num_images)
@@ -230,4 +263,5 @@ def _variance(terms: Sequence[tuple[Ratios, np.ndarray]], *, minimum: float) -> 
         own += error
         df = np.maximum(df, ratio.df)
     variance = max(float(np.sort(shared**2).sum() + np.sort(constant**2).sum()), float(minimum))
-    return variance, max(1.0, variance**2 / float((own**4 / df).sum()))
+    most = max(ratio.mean_images.df for ratio, _ in terms)
+    return variance, max(1.0, min(variance**2 / float((own**4 / df).sum()), most))

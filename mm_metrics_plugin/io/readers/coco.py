@@ -8,9 +8,8 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, first_ten
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, first_ten, pluralize
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.arrays import JsonRows, check_unique
 from mm_metrics_plugin.io.class_order import CLASSES, coco_categories, label_names_of_file
 from mm_metrics_plugin.io.detection_data import AnnotationSet, DetectionResults
@@ -23,6 +22,7 @@ from mm_metrics_plugin.io.formats import (
     dict_with,
     rows_with,
 )
+from mm_metrics_plugin.io.readers.shapes import OTHER_FIELDS, SHAPES
 from mm_metrics_plugin.row_counts import RowCounts
 
 
@@ -67,36 +67,36 @@ def read_annotations(content: Any, options: ReadOptions) -> AnnotationSet:
     annotations = JsonRows(content["annotations"], source, "annotation")
     if any("id" in row for row in annotations.rows if isinstance(row, dict)):
         check_unique(annotations.ids("id"), "annotation id", source)
-    boxes = annotations.numbers("bbox", 4)
+    shapes = SHAPES[options.iou_type](options)
     image = lookup(annotations.column("image_id"), {image_id: number for number, image_id in enumerate(image_ids)})
     annotated = annotations.column("category_id")
     label = lookup(annotated, label_of)
-    area = annotations.numbers(
-        "area", values=[row["area"] if "area" in row else row["bbox"][2] * row["bbox"][3] for row in annotations.rows]
-    )
     crowd, ignore = annotations.flags("iscrowd"), annotations.flags("ignore")
-    # Objects thinner than a pixel and objects of area 0 are kept, as in pycocotools; mmdet's CocoDataset drops them.
-    # Boxes that nothing can overlap and annotations marked 'ignore' are dropped, as in mmdet, and counted.
-    left, top, width, height = boxes.T
-    image_height, image_width = sizes[image].T if len(image_ids) else np.zeros((2, len(image)))
-    inside_width = np.maximum(0, np.minimum(left + width, image_width) - np.maximum(left, 0))
-    inside_height = np.maximum(0, np.minimum(top + height, image_height) - np.maximum(top, 0))
+    row_sizes = sizes[image] if len(image_ids) else np.zeros((len(image), 2))
     keep, row_counts = RowCounts.select(
         {
             "image not in the file": image < 0,
-            "marked 'ignore'": ignore,
-            "empty": (width <= 0) | (height <= 0) | (area < 0),
-            "outside the image": inside_width * inside_height == 0,
+            "marked 'ignore'": ignore,  # as in mmdet
+            **shapes.dropped_ground_truths(annotations, row_sizes),
             "category not in the file": lookup(annotated, dict.fromkeys(categories.ids, 0)) < 0,
             "class not chosen": label < 0,
         }
     )
+    _check_some(shapes.field, row_counts, "annotation", options)
+    kept = annotations.take(np.flatnonzero(keep).tolist())
+    geometry, columns = shapes.ground_truths(
+        kept, [image_ids[index] for index in image[keep]], row_sizes[keep], content["categories"]
+    )
+    known = np.array(["area" in row for row in kept.rows], dtype=bool)
+    area = kept.numbers("area", values=[row.get("area", 0) for row in kept.rows])
+    if not known.all():
+        area = np.where(known, area, geometry.ground_truth_areas())
     return AnnotationSet(
         source=source,
         image_ids=tuple(image_ids),
         image_names=tuple(names),
         image_sizes=np.clip(sizes, 0, 1 << 40).astype(np.int64),
-        objects=GroundTruths(image[keep], Boxes(boxes[keep], "xywh"), label[keep], crowd=crowd[keep], area=area[keep]),
+        objects=GroundTruths(image[keep], geometry, label[keep], crowd=crowd[keep], area=area, **columns),
         row_counts=row_counts,
         classes=labels.names,
         category_ids=tuple(category_of.get(label) for label in range(len(labels.names))),
@@ -114,37 +114,70 @@ def lookup(values: Sequence[Any], indices: dict[Any, int]) -> np.ndarray:
         return np.array([indices.get(v, -1) if isinstance(v, (int, str)) else -1 for v in values], dtype=np.int64)
 
 
+def _check_some(field: str, counts: RowCounts, noun: str, options: ReadOptions) -> None:
+    """Raises an error if no row has the shapes that are asked for."""
+    if counts.read and counts.dropped.get(f"without '{field}'") == counts.read:
+        raise ResultFileError(
+            f"{options.source}: no {noun} has '{field}', which iou_type={options.iou_type!r} needs "
+            f"({pluralize(counts.read, noun)} without)"
+        )
+
+
 def _read_results(content: list[Any], options: ReadOptions) -> DetectionResults:
     rows = JsonRows(content, options.source, "detection")
-    image_ids, image = _numbered(rows.ids("image_id"))
-    category_ids, labels = _numbered(rows.ids("category_id"))
-    boxes, scores = rows.numbers("bbox", 4), rows.numbers("score")
+    shapes = SHAPES[options.iou_type](options)
+    ids = rows.ids("image_id")
+    image_ids, image = numbered(ids)
+    category_ids, labels = numbered(rows.ids("category_id"))
+    scores = rows.numbers("score")
+    keep, row_counts = RowCounts.select({"": np.zeros(len(ids), dtype=bool), **shapes.dropped(rows)})
+    _check_some(shapes.field, row_counts, "detection", options)
+    if not keep.all():
+        chosen = np.flatnonzero(keep).tolist()
+        rows, ids = rows.take(chosen), [ids[index] for index in chosen]
     return DetectionResults(
         source=options.source,
         lists_all_images=False,
         num_images=len(image_ids),
         image_ids=tuple(image_ids),
-        detections=Detections(image, Boxes(boxes, "xywh"), scores, labels),
-        row_counts=RowCounts(len(boxes), len(boxes)),
+        detections=Detections(image[keep], shapes.detections(rows, ids), scores[keep], labels[keep]),
+        row_counts=row_counts,
         image_names=("",) * len(image_ids),
         image_sizes=np.zeros((len(image_ids), 2), np.int64),
         category_ids=tuple(category_ids),
         file_size=options.file_size,
-        masks=sum(row.get("segmentation") is not None for row in content),
+        also=tuple(name for field, name in OTHER_FIELDS.items() if not rows.without(field).all()),
     )
 
 
-def _numbered(values: list[Any]) -> tuple[list[Any], np.ndarray]:
+def numbered(values: list[Any]) -> tuple[list[Any], np.ndarray]:
     """The distinct values in order of appearance, and the index of each value among them."""
     different = list(dict.fromkeys(values))
     number = {value: at for at, value in enumerate(different)}
     return different, np.fromiter(map(number.__getitem__, values), np.int64, len(values))
 
 
+_IOU_TYPES = tuple(SHAPES)
+_HAS_MASKS = rows_with("image_id", "segmentation", without="bbox")
+_HAS_KEY_POINTS = rows_with("image_id", "keypoints", without="bbox")
 FORMATS = (
     # An empty list is COCO results without detections.
-    Format("an empty list", lambda content: isinstance(content, list) and not content, DETECTIONS, _read_results),
-    Format("COCO results", rows_with("image_id"), DETECTIONS, _read_results),
+    Format(
+        "an empty list",
+        lambda content: isinstance(content, list) and not content,
+        DETECTIONS,
+        _read_results,
+        iou_types=_IOU_TYPES,
+    ),
+    Format("COCO masks without boxes", _HAS_MASKS, DETECTIONS, _read_results, iou_types=("segm", "boundary")),
+    Format("COCO key points without boxes", _HAS_KEY_POINTS, DETECTIONS, _read_results, iou_types=("keypoints",)),
+    Format(
+        "COCO results",
+        lambda content: rows_with("image_id")(content) and not (_HAS_MASKS(content) or _HAS_KEY_POINTS(content)),
+        DETECTIONS,
+        _read_results,
+        iou_types=_IOU_TYPES,
+    ),
     Format(
         "COCO annotations with scores",
         annotated_with("score"),
@@ -152,6 +185,7 @@ FORMATS = (
         read_annotations,
         remedy="COCO results are only their list 'annotations'",
         options=("class_order",),
+        iou_types=_IOU_TYPES,
     ),
     Format(
         "COCO annotations",
@@ -159,5 +193,6 @@ FORMATS = (
         GROUND_TRUTH,
         read_annotations,
         options=("class_order",),
+        iou_types=_IOU_TYPES,
     ),
 )

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin import register_metrics
+from mm_metrics_plugin.conventions import DEFAULT_IOU_TYPE
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths, ImageId
-from mm_metrics_plugin.io.class_order import label_names_of_dataset, leaf_datasets
+from mm_metrics_plugin.functional.detection.geometry import geometry_of
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
+from mm_metrics_plugin.functional.detection.geometry.rotated_boxes import RotatedBoxes
+from mm_metrics_plugin.io.class_order import LabelNames, label_names_of_dataset, leaf_datasets
 from mm_metrics_plugin.io.detection_data import SWAPPED, AnnotationSet, distinct_ids, has_swapped_corners
 from mm_metrics_plugin.io.file_formats import named
 from mm_metrics_plugin.io.files import PathLike, check_is_file, read_json
@@ -34,13 +38,21 @@ def _silent_stdout() -> Iterator[None]:
         yield
 
 
-@_silent_stdout()
-def _read_test_set(path: Path, options: ReadOptions) -> AnnotationSet:
-    """Read the ground-truth objects of the test dataset of an mmdet config.
+@dataclass(frozen=True, eq=False)
+class _TestSet:
+    """The test dataset of a config: its class names, and its images and instances."""
 
-    mmdet builds the dataset, which takes seconds; its annotation file is read much faster. mmdet's datasets keep
-    neither the ``area`` of an annotation nor objects thinner than a pixel. If the dataset has a COCO annotation file,
-    both are read from that file, so the numbers do not depend on the form of the ground truth.
+    dataset: Any
+    labels: LabelNames
+    ids: list[Any]
+    paths: list[str]
+    sizes: np.ndarray  # (images, 2) height and width
+    instances: list[tuple[int, dict[str, Any]]]  # with the index of their image
+
+
+@_silent_stdout()
+def _load_test_set(path: Path, options: ReadOptions) -> _TestSet:
+    """Build the test dataset of an mmdet config.
 
     Labels have the meaning they have in mmdet: in a ``CocoDataset`` they follow the order of the annotation file's
     categories, for any order of ``metainfo.classes``, which ``classes`` replaces; in other datasets they follow
@@ -73,21 +85,27 @@ def _read_test_set(path: Path, options: ReadOptions) -> AnnotationSet:
             f"{path.name}: image ids of its test dataset are repeated, and so are their paths; results cannot be "
             "joined to it. Give each part an annotation file with other ids, or test the parts one by one"
         )
-    objects = GroundTruths(
-        np.array([number for number, _ in rows], dtype=np.int64),
-        np.array([row["bbox"] for _, row in rows], dtype=np.float64).reshape(-1, 4),
-        np.array([row["bbox_label"] for _, row in rows], dtype=np.int64),
-        crowd=np.array([bool(row.get("ignore_flag")) for _, row in rows], dtype=bool),
-    )
-    objects, row_counts = _complete_from_annotation_files(dataset, ids, objects)
+    return _TestSet(dataset, labels, ids, paths, np.array(sizes, dtype=np.int64).reshape(-1, 2), rows)
+
+
+@_silent_stdout()
+def _read_test_set(test_set: _TestSet, options: ReadOptions) -> AnnotationSet:
+    """The ground-truth objects of a test dataset.
+
+    mmdet builds the dataset, which takes seconds; its annotation file is read much faster. mmdet's datasets keep
+    neither the ``area`` of an annotation nor objects thinner than a pixel. If the dataset has a COCO annotation file,
+    both are read from that file, so the numbers do not depend on the form of the ground truth.
+    """
+    dataset, labels = test_set.dataset, test_set.labels
+    objects, row_counts = _complete_from_annotation_files(test_set, options)
     if labels.labels is not None:
         objects = replace(objects, labels=np.array(labels.labels, dtype=np.int64)[objects.labels])
-    swapped = has_swapped_corners(objects.boxes.array)
+    swapped = has_swapped_corners(objects.geometry)
     return AnnotationSet(
-        source=path.name,
-        image_ids=tuple(names),
-        image_names=tuple(paths),
-        image_sizes=np.array(sizes, dtype=np.int64).reshape(-1, 2),
+        source=options.source,
+        image_ids=tuple(distinct_ids(test_set.ids, test_set.paths)),
+        image_names=tuple(test_set.paths),
+        image_sizes=test_set.sizes,
         objects=objects.take(~swapped),
         row_counts=row_counts.drop(SWAPPED, int(np.count_nonzero(swapped))),
         classes=labels.names,
@@ -98,6 +116,45 @@ def _read_test_set(path: Path, options: ReadOptions) -> AnnotationSet:
     )
 
 
+def _objects(test_set: _TestSet, options: ReadOptions) -> GroundTruths:
+    """The instances of a dataset."""
+    image = np.array([number for number, _ in test_set.instances], dtype=np.int64)
+    rows = [row for _, row in test_set.instances]
+    return GroundTruths(
+        image,
+        _GEOMETRIES[options.iou_type](rows, image, test_set, options),
+        np.array([row["bbox_label"] for row in rows], dtype=np.int64),
+        crowd=np.array([bool(row.get("ignore_flag")) for row in rows], dtype=bool),
+    )
+
+
+def _boxes(rows: list[dict[str, Any]], image: np.ndarray, test_set: _TestSet, options: ReadOptions) -> Any:
+    return Boxes(np.array([row["bbox"] for row in rows], dtype=np.float64).reshape(-1, 4))
+
+
+def _rotated_boxes(rows: list[dict[str, Any]], image: np.ndarray, test_set: _TestSet, options: ReadOptions) -> Any:
+    """Quadrilaterals, or boxes of five numbers."""
+    boxes = np.array([row["bbox"] for row in rows], dtype=np.float64)
+    if rows and boxes.shape[1:] not in ((5,), (8,)):
+        raise ResultFileError(f"{options.source}: its test dataset has no rotated boxes (found {boxes.shape[1:]})")
+    return RotatedBoxes(boxes)
+
+
+def _masks(rows: list[dict[str, Any]], image: np.ndarray, test_set: _TestSet, options: ReadOptions) -> Any:
+    without = sum("mask" not in row for row in rows)
+    if without:
+        raise ResultFileError(
+            f"{options.source}: {without} of {len(rows)} objects of its test dataset have no 'mask', which "
+            f"iou_type={options.iou_type!r} needs"
+        )
+    names = [test_set.ids[index] for index in image]
+    geometry = geometry_of(options.iou_type)
+    return geometry.from_segmentations([row["mask"] for row in rows], test_set.sizes[image], names=names)
+
+
+_GEOMETRIES: dict[str, Any] = {"bbox": _boxes, "rbox": _rotated_boxes, "segm": _masks, "boundary": _masks}
+
+
 def _image_folders(dataset: Any) -> tuple[str, ...]:
     """The folders that a dataset takes its images from."""
     prefixes = [getattr(leaf, "data_prefix", None) for leaf in leaf_datasets(dataset)]
@@ -105,24 +162,30 @@ def _image_folders(dataset: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(folder for folder in folders if isinstance(folder, str) and folder))
 
 
-def _complete_from_annotation_files(
-    dataset: Any, image_ids: Sequence[ImageId], objects: GroundTruths
-) -> tuple[GroundTruths, RowCounts]:
-    """Add the areas of the annotations, and the objects that mmdet drops because they are thin.
+def _complete_from_annotation_files(test_set: _TestSet, options: ReadOptions) -> tuple[GroundTruths, RowCounts]:
+    """The objects with the areas of the annotations, and with those that mmdet drops because they are thin.
 
     mmdet's ``CocoDataset`` drops annotations whose width or height is below 1 or whose area is 0. pycocotools, and so
     mmdet's ``CocoMetric``, counts them. The parts of a ``ConcatDataset`` are completed one by one.
     """
-    parts = _parts(dataset)
-    ends = np.cumsum([len(part) for part in parts]).tolist() if len(parts) > 1 else [len(image_ids)]
+    objects: dict[str, GroundTruths] = {}
+
+    def own(iou_type: str) -> GroundTruths:
+        """The instances of the current part."""
+        if iou_type not in objects:
+            objects[iou_type] = _objects(test_set, replace(options, iou_type=iou_type))
+        return objects[iou_type].images(start, end)
+
+    parts = _parts(test_set.dataset)
+    ends = np.cumsum([len(part) for part in parts]).tolist() if len(parts) > 1 else [len(test_set.ids)]
     completed: list[GroundTruths] = []
     counts: list[RowCounts] = []
     for part, start, end in zip(parts, [0, *ends], ends):
-        own = objects.images(start, end)
-        file = _annotation_file(part)
-        result = (own, RowCounts(len(own), len(own)))
+        file = _AnnotationFile.of(part, test_set.ids[start:end])
         if file is not None:
-            result = _complete(own, file, part.cat2label, image_ids[start:end])
+            result = _complete(own, file, options.iou_type)
+        else:
+            result = own(options.iou_type), RowCounts(len(own(options.iou_type)), len(own(options.iou_type)))
         completed.append(replace(result[0], image=result[0].image + start))
         counts.append(result[1])
     if any(part.area is not None for part in completed):
@@ -137,59 +200,83 @@ def _parts(dataset: Any) -> list[Any]:
     return [part for inner in dataset.datasets for part in _parts(inner)]
 
 
-def _annotation_file(dataset: Any) -> AnnotationSet | None:
-    """The COCO file of a dataset, with all classes; None if it has none."""
-    path = getattr(dataset, "ann_file", None)
-    # Only datasets of COCO files have category ids.
-    if not isinstance(path, str) or not hasattr(dataset, "cat_ids") or not hasattr(dataset, "cat2label"):
-        return None
-    from mmengine.fileio import get_local_path
+class _AnnotationFile(NamedTuple):
+    """The COCO file of a dataset."""
 
-    try:
-        with get_local_path(path, backend_args=getattr(dataset, "backend_args", None)) as local:
-            return read_annotations(read_json(local)[0], ReadOptions(Path(local).name))
-    except (ResultFileError, OSError) as error:
-        warnings.warn(
-            f"{path}: cannot be read for the areas of the objects; the areas of their boxes are used ({error})",
-            MetricWarning,
-            stacklevel=2,
-        )
-        return None
+    content: Any
+    name: str
+    boxes: AnnotationSet
+    label_of: dict[Any, int]  # by category id
+    image_ids: Sequence[ImageId]  # of the dataset
+
+    @classmethod
+    def of(cls, dataset: Any, image_ids: Sequence[ImageId]) -> _AnnotationFile | None:
+        """The file; None if the dataset has none."""
+        path = getattr(dataset, "ann_file", None)
+        # Only datasets of COCO files have category ids.
+        if not isinstance(path, str) or not hasattr(dataset, "cat_ids") or not hasattr(dataset, "cat2label"):
+            return None
+        from mmengine.fileio import get_local_path
+
+        try:
+            with get_local_path(path, backend_args=getattr(dataset, "backend_args", None)) as local:
+                content, name = read_json(local)[0], Path(local).name
+                boxes = read_annotations(content, ReadOptions(name))
+                return cls(content, name, boxes, dataset.cat2label, image_ids)
+        except (ResultFileError, OSError) as error:
+            warnings.warn(
+                f"{path}: cannot be read for the areas of the objects; the areas of their boxes are used ({error})",
+                MetricWarning,
+                stacklevel=2,
+            )
+            return None
+
+    def objects(self, iou_type: str) -> tuple[GroundTruths, RowCounts]:
+        """The objects in the images and classes of the dataset."""
+        file = self.boxes
+        if iou_type != DEFAULT_IOU_TYPE:
+            file = read_annotations(self.content, ReadOptions(self.name, iou_type=iou_type))
+        number = {image_id: at for at, image_id in enumerate(self.image_ids)}
+        image = np.array([number.get(image_id, -1) for image_id in file.image_ids], dtype=np.int64)[file.objects.image]
+        labels = np.array([self.label_of.get(key, -1) for key in file.category_ids or ()], dtype=np.int64)
+        labels = labels[file.objects.labels]
+        chosen = (image >= 0) & (labels >= 0)
+        row_counts = file.row_counts.drop("class not chosen", int(np.count_nonzero(labels < 0)))
+        row_counts = row_counts.drop("image not in the test set", int(np.count_nonzero((labels >= 0) & (image < 0))))
+        rows = np.flatnonzero(chosen)[np.argsort(image[chosen], kind="stable")]
+        return replace(file.objects.take(rows), image=image[rows], labels=labels[rows]), row_counts
 
 
 def _complete(
-    own: GroundTruths, file: AnnotationSet, label_of: dict[Any, int], image_ids: Sequence[ImageId]
+    own: Callable[[str], GroundTruths], file: _AnnotationFile, iou_type: str
 ) -> tuple[GroundTruths, RowCounts]:
-    number = {image_id: at for at, image_id in enumerate(image_ids)}
-    image = np.array([number.get(image_id, -1) for image_id in file.image_ids], dtype=np.int64)[file.objects.image]
-    labels = np.array([label_of.get(key, -1) for key in file.category_ids or ()], dtype=np.int64)[file.objects.labels]
-    chosen = (image >= 0) & (labels >= 0)
-    row_counts = file.row_counts.drop("class not chosen", int(np.count_nonzero(labels < 0)))
-    row_counts = row_counts.drop("image not in the test set", int(np.count_nonzero((labels >= 0) & (image < 0))))
-    rows = np.flatnonzero(chosen)[np.argsort(image[chosen], kind="stable")]
-    shapes = file.objects.boxes.take(rows)
-    width, height = shapes.array[:, 2:].T
-    boxes = shapes.to_format("xyxy")  # mmdet's corners, to the last bit
-    area = file.objects.area[rows]  # type: ignore[index]
-    known = GroundTruths(image[rows], boxes, labels[rows], crowd=file.objects.crowd[rows], area=area)
-    if np.array_equal(_table(known)[(width >= 1) & (height >= 1) & (area > 0)], _table(own)):
-        return known, row_counts
-    return _matched(own, known, row_counts)
+    """The objects of an annotation file; those of the dataset if it has other rules than to drop thin objects."""
+    boxes, row_counts = file.objects(DEFAULT_IOU_TYPE)
+    width, height = boxes.boxes.array[:, 2:].T
+    boxes = replace(boxes, geometry=Boxes(boxes.boxes.to_format("xyxy")))  # mmdet's corners, to the last bit
+    kept = (width >= 1) & (height >= 1) & (boxes.areas() > 0)
+    if np.array_equal(_table(boxes)[kept], _table(own(DEFAULT_IOU_TYPE))):
+        return (boxes, row_counts) if iou_type == DEFAULT_IOU_TYPE else file.objects(iou_type)
+    return _matched(own(iou_type), own(DEFAULT_IOU_TYPE), boxes, row_counts)
 
 
-def _matched(own: GroundTruths, known: GroundTruths, row_counts: RowCounts) -> tuple[GroundTruths, RowCounts]:
+def _matched(
+    own: GroundTruths, own_boxes: GroundTruths, known: GroundTruths, row_counts: RowCounts
+) -> tuple[GroundTruths, RowCounts]:
     """The objects of a dataset with other rules, with the areas of the annotations that are equal to them."""
     areas_of: dict[tuple[float, ...], list[float]] = {}
     areas: np.ndarray = known.area  # type: ignore[assignment]
     for key, known_area in zip(map(tuple, _table(known)[::-1].tolist()), areas[::-1].tolist()):
         areas_of.setdefault(key, []).append(known_area)
-    area = np.array([areas_of[key].pop() if areas_of.get(key) else np.nan for key in map(tuple, _table(own).tolist())])
+    area = np.array(
+        [areas_of[key].pop() if areas_of.get(key) else np.nan for key in map(tuple, _table(own_boxes).tolist())]
+    )
     unknown = np.isnan(area)
     matched = replace(own, area=np.where(unknown, own.areas(), area))
     if unknown.any():
         warnings.warn(
             f"{int(unknown.sum())} of {len(own)} objects of the test dataset are not in its annotation file; the areas "
-            "of their boxes are used",
+            f"of their {own.geometry.field} are used",
             MetricWarning,
             stacklevel=2,
         )
@@ -304,5 +391,7 @@ FORMATS = (
         _read_test_set,
         on_disk=True,
         options=("class_order", "cfg_options"),
+        iou_types=tuple(_GEOMETRIES),
+        load=_load_test_set,
     ),
 )

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
+from mm_metrics_plugin.conventions import DEFAULT_IOU_TYPE, IOU_TYPES
+from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.io.arrays import JsonRows, to_array
 from mm_metrics_plugin.io.detection_data import (
     SWAPPED,
@@ -23,8 +25,11 @@ from mm_metrics_plugin.io.detection_data import (
     text_or_empty,
 )
 from mm_metrics_plugin.io.files import check_num_boxes
-from mm_metrics_plugin.io.formats import DETECTIONS, Format, ReadOptions, rows_with
+from mm_metrics_plugin.io.formats import DETECTIONS, Format, ReadOptions, has_fields, predicted_with, rows_with
+from mm_metrics_plugin.io.readers.shapes import OTHER_FIELDS
 from mm_metrics_plugin.row_counts import RowCounts
+
+FIELDS = {"boxes": "bboxes"}  # of mmdet, where they differ from those of geometries
 
 
 class _Images:
@@ -32,24 +37,22 @@ class _Images:
 
     def __init__(self, images: list[Any], options: ReadOptions) -> None:
         self.images, self.source, self.file_size = images, options.source, options.file_size
-        for number, image in enumerate(images):
-            if type(image) is not dict:
-                found = type(image).__name__
-                raise ResultFileError(f"{self.source}: image number {number} must be a dict (found {found})")
-        ids = [int(key) if isinstance(key, np.integer) else key for key in (image.get("img_id") for image in images)]
+        self.iou_type, self.geometry = options.iou_type, geometry_of(options.iou_type)
+        self.field = FIELDS.get(self.geometry.field, self.geometry.field)
+        check_dicts(images, options.source, "image")
         self.names = tuple(text_or_empty(image.get("img_path")) for image in images)
-        self.ids = tuple(distinct_ids(JsonRows(images, self.source, "image").ids("img_id", ids), self.names))
+        self.ids = tuple(distinct_ids(image_ids(images, options.source), self.names))
 
     def read(self) -> DetectionResults:
         images, source = self.images, self.source
         detections: Detections = self._instances("pred_instances", Detections)
-        sizes = np.array([_size(image.get("ori_shape")) for image in images], dtype=np.int64)
+        sizes = image_sizes(images)
         objects = self._ground_truths()
         ground_truth = None
         if objects is not None:
-            keep, row_counts = RowCounts.select({SWAPPED: has_swapped_corners(objects.boxes.array)})
+            keep, row_counts = RowCounts.select({SWAPPED: has_swapped_corners(objects.geometry)})
             ground_truth = AnnotationSet(source, self.ids, self.names, sizes, objects.take(keep), row_counts)
-        predicted = (image["pred_instances"] for image in images)
+        predicted = [image["pred_instances"] for image in images]
         return DetectionResults(
             source=source,
             num_images=len(images),
@@ -60,7 +63,7 @@ class _Images:
             image_sizes=sizes,
             ground_truth=ground_truth,
             file_size=self.file_size,
-            masks=sum(len(part["bboxes"]) for part in predicted if part.get("masks") is not None),
+            also=tuple(name for name in OTHER_FIELDS.values() if any(part.get(name) is not None for part in predicted)),
         )
 
     def _instances(self, key: str, kind: Any, optional: bool = False) -> Any:
@@ -68,21 +71,20 @@ class _Images:
         parts = [image.get(key) for image in self.images]
         for number, part in enumerate(parts):
             if optional and (part is None or (type(part) is dict and not part)):
-                parts[number] = _NO_OBJECTS  # an InstanceData without fields becomes an empty dict
+                parts[number] = {self.field: [], "labels": []}  # an InstanceData without fields becomes an empty dict
             elif type(part) is not dict:
                 raise self._error(number, key, "must be a dict", "nothing" if part is None else type(part).__name__)
-        count = sum(len(part["bboxes"]) for part in parts if np.ndim(part.get("bboxes", 0)))
-        check_num_boxes(count, self.source, self.file_size)
-        try:
-            return kind.from_images(
-                parts,
-                shapes="bboxes",
-                name=lambda number: f"image {self.ids[number]!a}",
-                prefix=f"{key}.",
-                to_array=to_array,
-            )
-        except MetricInputError as error:
-            raise ResultFileError(f"{self.source}: {error}") from None
+            elif "masks" in part and self.field == "masks":
+                parts[number] = {**part, "masks": plain_masks(part["masks"], self.geometry)}
+        check_num_boxes(sum(number_of(part, self.field) for part in parts), self.source, self.file_size)
+        return kind.from_images(
+            parts,
+            geometry=self.geometry,
+            shapes=self.field,
+            name=lambda number: f"image {self.ids[number]!a}",
+            prefix=f"{key}.",
+            to_array=to_array,
+        )
 
     def _error(self, number: int, field: str, expected: str, found: Any) -> ResultFileError:
         return ResultFileError(f"{self.source}: '{field}' of image {self.ids[number]!a} {expected} (found {found})")
@@ -93,7 +95,7 @@ class _Images:
             objects: GroundTruths = self._instances("gt_instances", GroundTruths, optional=True)
             ignored: GroundTruths = self._instances("ignored_instances", GroundTruths, optional=True)
             return GroundTruths.concatenate([objects, ignored.as_crowd()])
-        if any(type(image.get("instances")) is list for image in images):
+        if self.iou_type == DEFAULT_IOU_TYPE and any(type(image.get("instances")) is list for image in images):
             return self._ground_truths_of_instances()
         return None
 
@@ -110,7 +112,43 @@ class _Images:
         return GroundTruths(np.repeat(np.arange(len(lists)), list(map(len, lists))), boxes, labels, crowd=crowd)
 
 
-_NO_OBJECTS = {"bboxes": np.empty((0, 4), np.float32), "labels": np.empty(0, np.int64)}
+def number_of(part: dict[str, Any], field: str) -> int:
+    """The length of a field; 0 if it has none."""
+    value: Any = part.get(field)
+    return len(value) if hasattr(value, "__len__") and getattr(value, "ndim", True) else 0
+
+
+def check_dicts(content: list[Any], source: str, noun: str) -> None:
+    """Raises an error unless all images or samples are dicts."""
+    for number, value in enumerate(content):
+        if type(value) is not dict:
+            raise ResultFileError(f"{source}: {noun} number {number} must be a dict (found {type(value).__name__})")
+
+
+def image_ids(images: list[Any], source: str) -> list[Any]:
+    """The ``img_id`` of every image."""
+    ids = [int(key) if isinstance(key, np.integer) else key for key in (image.get("img_id") for image in images)]
+    return JsonRows(images, source, "image").ids("img_id", ids)
+
+
+def image_sizes(images: list[Any]) -> np.ndarray:
+    """(N, 2) height and width of every image; 0 if unknown."""
+    return np.array([_size(image.get("ori_shape")) for image in images], dtype=np.int64)
+
+
+def plain_masks(value: Any, geometry: Any) -> Any:
+    """Mmdet's ``BitmapMasks`` as array, and ``PolygonMasks`` as masks; others unchanged.
+
+    Both have ``masks``, ``height`` and ``width``, as keys if they are from a pickle.
+    """
+    fields = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+    if not has_fields(fields, "masks", "height", "width"):
+        return value
+    masks = fields["masks"]
+    if isinstance(masks, list):
+        polygons = [[np.asarray(polygon).tolist() for polygon in mask] for mask in masks]
+        return geometry.from_segmentations(polygons, [[fields["height"], fields["width"]]] * len(masks))
+    return masks
 
 
 def _size(shape: Any) -> tuple[int, int]:
@@ -128,4 +166,14 @@ def _read(content: list[Any], options: ReadOptions) -> DetectionResults:
     return _Images(content, options).read()
 
 
-FORMATS = (Format("results of mmdet", rows_with("pred_instances"), DETECTIONS, _read),)
+_HAS_KEY_POINTS, _HAS_MASKS = predicted_with("keypoints", without="labels"), predicted_with("masks", without="bboxes")
+FORMATS = (
+    Format("masks without boxes", _HAS_MASKS, DETECTIONS, _read, iou_types=("segm", "boundary")),
+    Format(
+        "results of mmdet",
+        lambda content: rows_with("pred_instances")(content) and not (_HAS_KEY_POINTS(content) or _HAS_MASKS(content)),
+        DETECTIONS,
+        _read,
+        iou_types=tuple(name for name in IOU_TYPES if name != "keypoints"),  # those of mmpose
+    ),
+)

@@ -39,6 +39,8 @@ def _read_arrays(content: tuple[Any, Any], options: ReadOptions) -> Classificati
             f"{source}: 'scores' must have shape (samples, classes) or (samples,), and 'labels' as many rows (found "
             f"{rows.shape} and {true.shape})"
         )
+    if not rows.size:
+        raise ResultFileError(f"{source}: 'scores' must hold at least one score (found shape {rows.shape})")
     if rows.dtype.kind != "f":
         hint = "; scores come first, then labels" if true.dtype.kind == "f" else ""
         raise ResultFileError(f"{source}: 'scores' must be floating-point numbers (found {rows.dtype}{hint})")

@@ -16,7 +16,7 @@ from mm_metrics_plugin.io.arrays import check_unique
 from mm_metrics_plugin.io.class_order import ANNOTATIONS, CLASSES
 from mm_metrics_plugin.io.detection_data import SWAPPED, AnnotationSet, has_swapped_corners
 from mm_metrics_plugin.io.file_formats import holds
-from mm_metrics_plugin.io.files import read_bytes
+from mm_metrics_plugin.io.files import PathLike, read_bytes
 from mm_metrics_plugin.io.formats import GROUND_TRUTH, Format, ReadOptions
 from mm_metrics_plugin.io.readers.coco import lookup
 from mm_metrics_plugin.row_counts import RowCounts
@@ -44,8 +44,6 @@ class _Annotations(NamedTuple):
 
 def _read_files(folder: Path, files: Sequence[Path]) -> _Annotations:
     """Read some files of a folder, in their order."""
-    if not files:
-        raise ResultFileError(f"{folder.name}: holds no .xml files")
     names: list[str] = []
     sizes: list[list[int]] = []
     objects: list[tuple[int, str, list[int], bool]] = []
@@ -74,7 +72,18 @@ def _read_files(folder: Path, files: Sequence[Path]) -> _Annotations:
     return _Annotations(tuple(path.stem for path in files), tuple(names), sizes, objects, digest)
 
 
-def _listed_files(data: bytes, name: str, folder: Path) -> list[Path]:
+def annotation_files(folder: Path, suffix: str, image_set: PathLike | None) -> tuple[list[Path], str | None]:
+    """The files of a folder, and the SHA-256 of the list ``image_set``, whose order they have if it is given."""
+    if image_set is not None:
+        data = read_bytes(image_set)
+        return _listed_files(data, Path(image_set).name, folder, suffix), hashlib.sha256(data).hexdigest()
+    files = sorted(folder.glob(f"*{suffix}"))
+    if not files:
+        raise ResultFileError(f"{folder.name}: holds no {suffix} files")
+    return files, None
+
+
+def _listed_files(data: bytes, name: str, folder: Path, suffix: str) -> list[Path]:
     """The annotation file of every image of the list ``name``, in its order."""
     try:
         lines = data.decode("utf-8-sig").splitlines()
@@ -84,11 +93,11 @@ def _listed_files(data: bytes, name: str, folder: Path) -> list[Path]:
     if not ids:
         raise ResultFileError(f"{name}: lists no image")
     check_unique(ids, "image id", name)
-    present = {path.stem for path in folder.glob("*.xml")}
+    present = {path.stem for path in folder.glob(f"*{suffix}")}
     missing = [image_id for image_id in ids if image_id not in present]
     if missing:
         raise ResultFileError(f"{name}: {listing('image', missing)} without annotations in {folder.name}")
-    return [folder / f"{image_id}.xml" for image_id in ids]
+    return [folder / f"{image_id}{suffix}" for image_id in ids]
 
 
 def _integer(parent: Element, tag: str, path: Path) -> int:
@@ -144,11 +153,7 @@ def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
         raise ResultFileError(f"{folder.name}: VOC annotations have no order of classes; labels follow classes=[...]")
     if (folder / "Annotations").is_dir():
         folder = folder / "Annotations"
-    listed = None if image_set is None else read_bytes(image_set)
-    if image_set is None or listed is None:
-        files = sorted(folder.glob("*.xml"))
-    else:
-        files = _listed_files(listed, Path(image_set).name, folder)
+    files, image_set_sha256 = annotation_files(folder, ".xml", image_set)
     annotations = _read_files(folder, files)
     images, names, boxes, difficult = zip(*annotations.objects) if annotations.objects else ((),) * 4
     if classes is None:
@@ -160,7 +165,9 @@ def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
     labels = lookup(names, {name: label for label, name in enumerate(classes)})
     corners, crowd = np.array(boxes, dtype=np.float64).reshape(-1, 4), np.array(difficult, dtype=bool)
     objects = GroundTruths(np.array(images, dtype=np.int64), corners, labels, crowd=crowd)
-    keep, row_counts = RowCounts.select({SWAPPED: has_swapped_corners(corners), "class not chosen": labels < 0})
+    keep, row_counts = RowCounts.select(
+        {SWAPPED: has_swapped_corners(objects.geometry), "class not chosen": labels < 0}
+    )
     return AnnotationSet(
         source=folder.name,
         image_ids=annotations.image_ids,
@@ -172,7 +179,7 @@ def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
         class_order=CLASSES,
         images_ordered=image_set is not None,
         sha256=annotations.sha256,
-        image_set_sha256=None if listed is None else hashlib.sha256(listed).hexdigest(),
+        image_set_sha256=image_set_sha256,
     )
 
 

@@ -12,12 +12,12 @@ made, and again each time it is used again, because a reader that copies the con
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Tuple
+from typing import Any, Callable, Mapping
 
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.io.files import LARGE, Content, memory_limit, release
 
-Names = Mapping[Tuple[str, str], "SafeGlobal"]
+Names = Mapping[tuple[str, str], "SafeGlobal"]
 
 CONTAINER_COST = 64  # bytes of an empty list or dict, and of a tuple of up to three items
 SET_COST = 256
@@ -70,12 +70,14 @@ class SafeGlobal:
         meaning: Its value as an argument of another safe global.
         ahead: Called as ``ahead(machine, at)`` before the arguments of a call are read. It makes the call and returns
             the position after it, or 0 if the arguments are to be read opcode by opcode.
+        is_class: Whether the file makes instances of it, whose state follows.
     """
 
     name: str
     make: Callable[..., Any] | None = None
     meaning: Any = None
     ahead: Callable[[Machine, int], int] | None = None
+    is_class: bool = False
 
 
 class PartialObject:

@@ -358,6 +358,14 @@ def _reduce(machine: Machine, at: int) -> int:
     return at
 
 
+@opcode("NEWOBJ")
+def _newobj(machine: Machine, at: int) -> int:
+    function = machine.stack[-2] if len(machine.stack) > 1 else None
+    if type(function) is not SafeGlobal or not function.is_class:
+        raise Forbidden(f"it uses the opcode NEWOBJ{'' if function is None else f' for {_name_of(function)}'}")
+    return _reduce(machine, at)
+
+
 @opcode("BUILD")
 def _build(machine: Machine, at: int) -> int:
     state = machine.stack.pop()
@@ -395,7 +403,7 @@ def _refuse(name: str, error: type, reason: str) -> None:
 
 for _name in ("STRING", "BINSTRING", "SHORT_BINSTRING"):
     _refuse(_name, Damaged, "it holds a byte string of Python 2, whose encoding is unknown")
-for _name in ("OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4", "PERSID"):
+for _name in ("OBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4", "PERSID"):
     _refuse(_name, Forbidden, f"it uses the opcode {_name}")
 for _name in ("POP", "POP_MARK", "DUP", "NEXT_BUFFER", "READONLY_BUFFER"):
     _refuse(_name, Forbidden, f"it uses the opcode {_name}")

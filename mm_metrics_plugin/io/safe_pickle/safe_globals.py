@@ -1,4 +1,8 @@
-"""The names that a result pickle may use: NumPy arrays, torch tensors as NumPy arrays, and plain containers."""
+"""The names that a result pickle may use, with what they make.
+
+These are NumPy arrays, torch tensors as NumPy arrays, plain containers, and boxes and masks of mmdet and mmrotate as
+their attributes.
+"""
 
 from __future__ import annotations
 
@@ -158,6 +162,39 @@ def _scalar(machine: Machine, dtype: Any, content: Any) -> Any:
     return _array(machine, content, dtype, (), "C")[()]
 
 
+# -- mmdet and mmrotate ----------------------------------------------------------------------------------------------
+
+
+class _PartialFields(PartialObject):
+    """An instance whose attributes are data: one of them is its value, or all are, as a dict."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: tuple[str, ...]) -> None:
+        super().__init__()
+        self.fields = fields
+
+    def build(self, machine: Machine, state: Any) -> Any:
+        if type(state) is not dict or not set(self.fields) <= set(state):
+            raise Damaged(f"the state of an object is not a dict with {', '.join(self.fields)}")
+        return state[self.fields[0]] if len(self.fields) == 1 else {name: state[name] for name in self.fields}
+
+
+def _instance_of(fields: tuple[str, ...], machine: Machine) -> _PartialFields:
+    machine.charge(CONTAINER_COST)
+    return _PartialFields(fields)
+
+
+_BOXES, _MASKS = ("tensor",), ("masks", "height", "width")
+_CLASSES = {
+    ("mmdet.structures.bbox.horizontal_boxes", "HorizontalBoxes"): _BOXES,
+    ("mmrotate.structures.bbox.rotated_boxes", "RotatedBoxes"): _BOXES,
+    ("mmrotate.structures.bbox.quadri_boxes", "QuadriBoxes"): _BOXES,
+    ("mmdet.structures.mask.structures", "BitmapMasks"): _MASKS,
+    ("mmdet.structures.mask.structures", "PolygonMasks"): _MASKS,
+}
+
+
 # -- the list of names ---------------------------------------------------------------------------------------------
 
 
@@ -183,6 +220,8 @@ def _names() -> dict[tuple[str, str], SafeGlobal]:
         makers[f"{core}.numeric", "_frombuffer"] = _frombuffer
     names = {pair: SafeGlobal(".".join(pair), make) for pair, make in makers.items()}
     names["numpy", "ndarray"] = _NDARRAY
+    for pair, fields in _CLASSES.items():
+        names[pair] = SafeGlobal(".".join(pair), partial(_instance_of, fields), is_class=True)
     rebuild = SafeGlobal("torch._utils._rebuild_tensor_v2", rebuild_tensor_v2, ahead=tensor_ahead)
     names["torch._utils", "_rebuild_tensor_v2"] = rebuild
     for name, kind in TORCH_DTYPES.items():

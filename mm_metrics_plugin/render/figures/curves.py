@@ -31,7 +31,7 @@ def pr_curve_figure(curves: DetectionCurves, classes: Sequence[str], color_theme
     """Draw the precision-recall curves of a detector."""
     lines = [(curve.recall, curve.precision) for curve in curves.per_class]
     mean = curves.mean_recall, curves.mean_precision
-    title = f"Precision-recall curves (all detections, IoU >= {number_text(curves.iou_thr)})"
+    title = f"Precision-recall curves (all detections, {_matches(curves)})"
     return _curve_figure(title, classes, color_theme, [("recall", "precision", lines, mean)])
 
 
@@ -47,11 +47,15 @@ def threshold_curve_figure(curves: DetectionCurves, classes: Sequence[str], colo
             (f_score, curves.f_score, curves.mean_f_score),
         )
     ]
-    title = f"Precision, recall and {f_score} by score threshold (all detections, IoU >= {number_text(curves.iou_thr)})"
+    title = f"Precision, recall and {f_score} by score threshold (all detections, {_matches(curves)})"
     figure = _curve_figure(title, classes, color_theme, panels)
     for axes in figure.axes:
         axes.set_xlim(grid[0], grid[-1])
     return figure
+
+
+def _matches(curves: DetectionCurves) -> str:
+    return f"{curves.overlap_name} >= {number_text(curves.iou_thr)}"
 
 
 @cjk_fallback_font()

@@ -12,11 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
+from mm_metrics_plugin.conventions import DEFAULT_IOU_TYPE
 from mm_metrics_plugin.evaluation.inputs import common_folder
 from mm_metrics_plugin.exceptions import pluralize
+from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.render.comparison import points
-from mm_metrics_plugin.render.sections import Section, mask_lines
+from mm_metrics_plugin.render.sections import Section, unevaluated_lines
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, cell, printable, rows_of
 from mm_metrics_plugin.settings import number_text
 from mm_metrics_plugin.version import __version__
@@ -29,12 +31,13 @@ LIBRARIES = {"jinja2": "jinja2", "plotly": "plotly", "PIL": "pillow"}  # module:
 _SCRIPT_ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 SETTING_NAMES = {
+    "iou_type": "IoU type",
     "task": "task",
     "task_reason": "reason for the task",
     "matching": "matching",
     "score_thr": "score threshold",
-    "iou_thr": "IoU threshold",
-    "nms_iou_thr": "IoU threshold of NMS",
+    "iou_thr": "{overlap} threshold",
+    "nms_iou_thr": "{overlap} threshold of NMS",
     "max_dets": "detections per class and image in AP (max_dets)",
     "area_edges": "area edges",
     "operating_point": "operating point",
@@ -55,7 +58,7 @@ COLUMN_HELP = {
     "f1": "harmonic mean of precision and recall",
     "auc": "area under the ROC curve, one-vs-rest; 0.5 is chance level",
     "AP": "average precision",
-    "AP_50": "average precision at IoU 0.5",
+    "AP_50": "average precision at a threshold of 0.5",
     "best": "the score threshold with the highest F1 of this class",
 }
 
@@ -152,9 +155,11 @@ def provenance(report: Any, roles: Sequence[str]) -> dict[str, Any]:
     lists = {
         "class order": [order] if isinstance(order, str) else order,
         "joined by": list(dict.fromkeys(entry["joined_by"] for entry in entries if "joined_by" in entry)),
-        "masks": [line.partition(": ")[2] for line in mask_lines(entries)],
+        "not evaluated": unevaluated_lines(entries, settings),
     }
-    shown = {name: settings[key] for key, name in SETTING_NAMES.items() if settings.get(key) is not None}
+    overlap = geometry_of(settings.get("iou_type", DEFAULT_IOU_TYPE)).overlap_name
+    names = {key: name.format(overlap=overlap) for key, name in SETTING_NAMES.items()}
+    shown = {name: settings[key] for key, name in names.items() if settings.get(key) is not None}
     lists.update({name: list(map(str, value)) for name, value in shown.items() if isinstance(value, (list, tuple))})
     return {
         "files": file_entries(inputs, roles),

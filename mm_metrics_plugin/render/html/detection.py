@@ -10,8 +10,8 @@ from mm_metrics_plugin.functional.detection.examples import RULE_NAMES, CellExam
 from mm_metrics_plugin.functional.detection.geometry import Outlines
 from mm_metrics_plugin.functional.detection.pr_curves import ThresholdSweep, threshold_sweep
 from mm_metrics_plugin.render.detection import (
-    ERROR_TYPES,
     error_lines,
+    error_types,
     iou_thrs_text,
     max_dets_lines,
     optional_sections,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 COUNTS = ("ground_truths", "tp", "fp", "fn")
 RATES = ("precision", "recall", "f1")
 SIZE_RATES = ("precision", "recall", "mAP", "mAP_50")
-BOX_CLASSES = ("tp", "fp", "fn")  # CSS classes of the kinds of boxes
+SHAPE_CLASSES = ("tp", "fp", "fn")  # CSS classes of the kinds of shapes
 
 
 def detection_page(report: DetectionReport, options: PageOptions) -> str:
@@ -58,7 +58,7 @@ def detection_page(report: DetectionReport, options: PageOptions) -> str:
 def _data(
     report: DetectionReport, examples: Examples | None, thresholds: ThresholdSweep | None, names: Sequence[str]
 ) -> dict[str, Any]:
-    """The data of the page's scripts. Only boxes that are listed in a cell are in it, each once."""
+    """The data of the page's scripts. Only instances that are listed in a cell are in it, each once."""
     members = (
         examples.cells
         if examples is not None
@@ -70,7 +70,7 @@ def _data(
         )
     )
     images = np.unique(members.image).astype(np.int64)
-    boxes: dict[str, Any] = {}
+    instances: dict[str, Any] = {}
     indices: dict[str, np.ndarray] = {}
     for kind, index, label, outline in (
         ("detection", members.det_index, members.label, members.outline),
@@ -82,20 +82,20 @@ def _data(
         rows = listed[first]
         indices[kind] = np.full(len(index), -1)
         indices[kind][listed] = position.reshape(-1)
-        boxes[f"{kind}s"] = {
+        instances[f"{kind}s"] = {
             "image": np.searchsorted(images, members.image[rows]),
             "label": label[rows],
             "path": svg_paths(outline.take(rows)),
         }
         if kind == "ground_truth":
-            boxes["ground_truths"]["area"] = np.round(members.gt_area[rows], 1)
+            instances["ground_truths"]["area"] = np.round(members.gt_area[rows], 1)
         else:
-            boxes["detections"]["score"] = np.round(members.score[rows], 4)
+            instances["detections"]["score"] = np.round(members.score[rows], 4)
     return {
         "labels": report.labels,
         "score_thr": report.settings.score_thr,
         "matching_rules": [_rule_data(rule, members, indices) for rule in report.matching_rules],
-        **boxes,
+        **instances,
         "image_names": [names[image] for image in images.tolist()],
         "images": images,
         "thresholds": None if thresholds is None else _threshold_data(thresholds),
@@ -162,8 +162,9 @@ def _cards(report: DetectionReport, main: RuleReport) -> list[Any]:
     intervals: Mapping[str, Any] = {}
     if analysis is not None:
         values.update(analysis.average_precision.to_dict())
-        words["mAP"] = f"Average precision, mean over classes and {iou_thrs_text(report.settings.iou_thrs)}."
-        words["mAP_50"] = "Average precision at IoU 0.5, mean over classes."
+        thresholds = iou_thrs_text(report.settings.iou_thrs, report.overlap_name)
+        words["mAP"] = f"Average precision, mean over classes and {thresholds}."
+        words["mAP_50"] = f"Average precision at {report.overlap_name} 0.5, mean over classes."
         intervals = {} if analysis.intervals is None else analysis.intervals.overall
     if not main.rule.has_analyses:
         intervals = {key: value for key, value in intervals.items() if key.startswith("mAP")}
@@ -197,7 +198,7 @@ def _errors(report: DetectionReport) -> dict[str, Any] | None:
                 "count": errors.totals[error_type],
                 "dap": errors.dap[error_type],
             }
-            for error_type, words in ERROR_TYPES.items()
+            for error_type, words in error_types(analysis).items()
         ],
         "max_dap": max([*errors.dap.values(), 1e-12]),
     }
@@ -220,7 +221,7 @@ def _sizes(report: DetectionReport) -> dict[str, Any] | None:
 def _gallery(
     report: DetectionReport, examples: Examples, paths: Sequence[str], names: Sequence[str], options: PageOptions
 ) -> dict[str, Any] | None:
-    """The worst images with their boxes; None without a folder to look in, or if no image is wanted."""
+    """The worst images with their instances; None without a folder to look in, or if no image is wanted."""
     folders, sizes = report.provenance.image_folders, report.provenance.image_sizes.tolist()
     if not options.gallery or (options.images is None and not folders):
         return None
@@ -244,9 +245,9 @@ def _gallery(
                 "name": names[image],
                 "uri": thumbnail.uri,
                 "size": thumbnail.size,
-                "boxes": [
+                "shapes": [
                     {
-                        "kind": BOX_CLASSES[kind],
+                        "kind": SHAPE_CLASSES[kind],
                         "path": path,
                         "text": report.classes[label] + ("" if score != score else f" {score:.2f}"),
                     }

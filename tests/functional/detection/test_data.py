@@ -24,16 +24,16 @@ from tests.helpers.detection_problems import random_batch
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"geometry": [[0, 0, np.nan, 1]]}, r"'boxes' of image 'a.jpg' must be finite \(found nan\)"),
+        ({"geometry": [[0, 0, np.nan, 1]]}, r"'boxes' of image 'a.jpg' must be finite \(found nan at index 0\)"),
         ({"geometry": [[0, 0, 1e101, 1]]}, r"'boxes' of image 'a.jpg' must be at most 1e\+100 in size"),
         ({"geometry": np.zeros((1, 5))}, r"'boxes' must have shape \(N, 4\) \(found \(1, 5\)\)"),
-        ({"scores": [np.inf]}, r"'scores' of image 'a.jpg' must be finite \(found inf\)"),
+        ({"scores": [np.inf]}, r"'scores' of image 'a.jpg' must be finite \(found inf at index 0\)"),
         ({"scores": [0.5, 0.6]}, r"'scores' must have 1 row, one per instance \(found 2\)"),
-        ({"labels": [2]}, r"'labels' of image 'a.jpg' must be between 0 and 1 \(found 2\)"),
-        ({"labels": [-1]}, r"'labels' of image 'a.jpg' must be between 0 and 1 \(found -1\)"),
-        ({"labels": [0.5]}, r"'labels' of image 'a.jpg' must be whole numbers \(found 0.5\)"),
-        ({"labels": [1e30]}, r"'labels' of image 'a.jpg' must be whole numbers \(found 1e\+30\)"),
-        ({"labels": ["cat"]}, r"'labels' of image 'a.jpg' must be whole numbers \(found cat\)"),
+        ({"labels": [2]}, r"'labels' of image 'a.jpg' must be between 0 and 1 \(found 2 at index 0\)"),
+        ({"labels": [-1]}, r"'labels' of image 'a.jpg' must be between 0 and 1 \(found -1 at index 0\)"),
+        ({"labels": [0.5]}, r"'labels' of image 'a.jpg' must be whole numbers \(found 0.5 at index 0\)"),
+        ({"labels": [1e30]}, r"'labels' of image 'a.jpg' must be whole numbers \(found 1e\+30 at index 0\)"),
+        ({"labels": ["cat"]}, r"'labels' of image 'a.jpg' must be whole numbers \(found cat at index 0\)"),
         ({"scores": [[0.5]]}, r"'scores' must have 1 row, one per instance \(found shape \(1, 1\)\)"),
         ({"precision": [9]}, r"'precision' must be a code below 4 \(found 9\)"),
     ],
@@ -96,7 +96,7 @@ def test_other_arguments_of_constructors_raise():
         Detections([[0]], BOX, [0.9], [0])
     with pytest.raises(MetricInputError, match="at least one image"):
         evaluate_detection(DetectionBatch(Detections.empty(), GroundTruths.empty(), 0))
-    with pytest.raises(MetricInputError, match=r"'labels' of image 0 must be between 0 and 1 \(found 3\)"):
+    with pytest.raises(MetricInputError, match=r"'labels' of image 0 must be between 0 and 1 \(found 3 at index 0\)"):
         match_images(replace(batch, detections=replace(batch.detections, labels=[3])), num_classes=2)
     with pytest.raises(ValueError, match="keep must be one of 'matrix', 'scores', 'full'"):
         match_images(batch, num_classes=1, keep="none")

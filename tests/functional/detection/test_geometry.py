@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
+from mm_metrics_plugin.functional.detection.geometry.keypoints import KeyPoints
 from mm_metrics_plugin.functional.detection.matching import match_images
 from tests.helpers.detection_problems import random_batch
 
@@ -54,6 +55,9 @@ class Shapes:
     def bounding_boxes(self):
         return self._boxes.bounding_boxes()
 
+    def drawn_like(self, others):
+        return self
+
     def outlines(self):
         return self._boxes.outlines()
 
@@ -76,3 +80,14 @@ def test_any_geometry_is_matched_like_boxes(seed, prefiltered):
     assert actual.counts == expected.counts
     np.testing.assert_array_equal(actual.rules["coco"].matrix, expected.rules["coco"].matrix)
     np.testing.assert_equal(asdict(actual.table), asdict(expected.table))
+
+
+def test_key_points_are_drawn_with_the_skeleton_of_the_ground_truth():
+    points = np.array([[[0, 0, 2], [50, 0, 1], [0, 100, 2], [80, 80, 0]], np.zeros((4, 3))])
+    ground_truths = KeyPoints(points, np.full(4, 0.1), skeleton=[(0, 1), (1, 3)])
+    drawn = KeyPoints(points, np.full(4, 0.1)).drawn_like(ground_truths).outlines()
+    gap = [np.nan, np.nan]
+    line, cross = [[0, 0], [50, 0], gap], [[-2, 100], [2, 100], gap, [0, 98], [0, 102]]
+    np.testing.assert_array_equal(drawn.points, line + cross)
+    assert drawn.lengths.tolist() == [8, 0]
+    assert KeyPoints.empty().drawn_like(ground_truths).outlines().points.shape == (0, 2)

@@ -92,29 +92,31 @@ def test_intervals_of_average_precision_equal_the_formulas():
     objects = np.bincount(table.gt_label[chosen], minlength=3)
     is_tp, is_tp_or_fp = (flag[table.ranked.order] for flag in table.tp_fp_masks(0.5, "all"))
     labels = table.label[table.ranked.order]
-    near, biases, variances, floors = shrunken(value, objects), [], [], []
+    near, biases, variances, floors, images = shrunken(value, objects), [], [], [], []
     for label in range(3):
         hits = is_tp[is_tp_or_fp & (labels == label)]
         bias = 0.0
         for earlier, at in enumerate(np.flatnonzero(hits)):  # its rank is at + 1, after ``earlier`` hits
             bias += (1 - (earlier + (1 + near[label]) / 2) / (at + 1)) / (at + 1) / objects[label]
         biases.append(bias)
-        variances.append(draws[:, label].var() * 60 / 59)
+        by_image = np.bincount(table.gt_image[chosen & (table.gt_label == label)], minlength=60)
+        images.append(by_image)
+        effective = by_image.sum() ** 2 / (by_image**2).sum()
+        variances.append(draws[:, label].var() * effective / (effective - 1))
         floors.append(near[label] * (1 - near[label]) / objects[label])
-        images = len(np.unique(table.gt_image[chosen & (table.gt_label == label)]))
         share = near[label] - bias
         size = share * (1 - share) / max(variances[-1], floors[-1])
-        ends = wilson(value[label], size, images, 0.9, center=value[label] - bias)
-        if images >= 30:
+        ends = wilson(value[label], size, effective, 0.9, center=value[label] - bias)
+        if np.count_nonzero(by_image) >= 30:
             actual = result.per_class["AP_50"]
             assert (actual.low[label], actual.high[label]) == pytest.approx(ends, abs=1e-10)
-    total = draws.mean(axis=1).var() * 60 / 59
+    weight = sum(by_image / by_image.sum() for by_image in images)
+    effective, alone = weight.sum() ** 2 / (weight**2).sum(), weight[sum(images) == 1].sum() / weight.sum()
+    total = draws.mean(axis=1).var() * effective / (effective - 1)
     total += sum(max(floor - variance, 0) for floor, variance in zip(floors, variances)) / 9
     share = np.mean(near) - np.mean(biases)
-    with_objects = len(np.unique(table.gt_image[chosen]))
-    ends = wilson(
-        value.mean(), share * (1 - share) / total, with_objects - 1, 0.9, center=value.mean() - np.mean(biases)
-    )
+    df = effective * (1 + alone) - 1
+    ends = wilson(value.mean(), share * (1 - share) / total, df, 0.9, center=value.mean() - np.mean(biases))
     assert (result.overall["mAP_50"].low, result.overall["mAP_50"].high) == pytest.approx(ends, abs=1e-10)
 
 

@@ -13,6 +13,7 @@ from benchmarks import coverage
 from mm_metrics_plugin.functional.statistics.bootstrap import bootstrap_counts
 
 PROPORTION, F1_AND_AP, AUC = (0.93, 0.985), (0.925, 0.98), (0.93, 0.985)
+UNEQUAL = (0.93, 1.0)  # of images of very unequal size; without an interval there are too few
 
 
 def check(actual, promised, *, least=200):
@@ -24,6 +25,24 @@ def check(actual, promised, *, least=200):
 @pytest.mark.parametrize("setting", coverage.PROPORTIONS, ids=str)
 def test_proportions(setting):
     check(coverage.proportion_coverage(setting, datasets=1500), PROPORTION)
+
+
+@pytest.mark.parametrize("setting", coverage.UNEQUAL_PROPORTIONS, ids=str)
+def test_proportions_of_images_of_unequal_size(setting):
+    check(coverage.proportion_coverage(setting, datasets=1500), UNEQUAL)
+
+
+@pytest.mark.parametrize("setting", coverage.UNEQUAL_DETECTORS, ids=str)
+def test_f1_of_images_of_unequal_size(setting):
+    check(coverage.f1_coverage(setting, datasets=1500), UNEQUAL)
+
+
+@pytest.mark.parametrize("sizes", coverage.UNEQUAL, ids=str)
+@pytest.mark.parametrize(("kind", "number", "images"), [("even", 5, 100), ("zipf", 10, 60)])
+def test_means_of_images_of_unequal_size(kind, number, images, sizes):
+    setting = coverage.classes(kind, number, images)._replace(sizes=sizes)
+    for actual in coverage.mean_coverage(setting, datasets=400).values():
+        check(actual, UNEQUAL, least=100)
 
 
 def test_proportions_of_one_object_per_image_at_every_share():
@@ -68,12 +87,26 @@ def test_average_precision(kind, number, images):
     assert mean.share > basic.share
 
 
+@pytest.mark.parametrize("sizes", coverage.UNEQUAL[1:3], ids=str)
+def test_average_precision_of_images_of_unequal_size(sizes):
+    setting = coverage.classes("zipf", 5, 100)._replace(sizes=sizes)
+    mean, each, basic = coverage.ap_coverage(setting, datasets=200, resamples=100, images=60_000)
+    check(mean, (F1_AND_AP[0], 1.0), least=150)
+    check(each, (F1_AND_AP[0], 1.0), least=150)
+    assert mean.share > basic.share
+
+
 @pytest.mark.parametrize("setting", coverage.SCORES, ids=str)
 def test_auc(setting):
     actual, delong = coverage.auc_coverage(setting, datasets=1000)
     check(actual, AUC)
     if min(setting.positives, setting.negatives) < 50 and setting.auc > 0.9:
         assert delong.share < 0.9  # without the correction
+
+
+@pytest.mark.parametrize("setting", coverage.ALIKE, ids=str)
+def test_auc_of_few_positives_of_which_some_look_like_negatives(setting):
+    check(coverage.auc_coverage(setting, datasets=1000)[0], (0.93, 1.0))
 
 
 def test_auc_near_1_of_many_samples_has_no_excess_coverage():

@@ -41,7 +41,7 @@ class Outlines(NamedTuple):
     points: np.ndarray  # (P, 2) float64, x and y
     lengths: np.ndarray  # (N,) int32, number of points of each shape; 0 draws nothing
 
-    def take(self, rows: np.ndarray) -> Outlines:
+    def take(self, rows: Rows) -> Outlines:
         """The outlines of the chosen shapes; the index -1 selects an empty one."""
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
@@ -67,6 +67,7 @@ class Geometry(Protocol):
     score_field: ClassVar[str]  # the scores of detections, ``scores`` if they lack this field
     options: ClassVar[tuple[str, ...]]  # the settings that ``from_images`` takes
     overlap_name: ClassVar[str]  # such as ``IoU``
+    ignored_name: ClassVar[str]  # an ignored ground truth, with a plural in -s
     prefiltered: bool  # whether shapes overlap only if their bounding boxes intersect
 
     @classmethod
@@ -95,11 +96,17 @@ class Geometry(Protocol):
     def is_ignored(self) -> np.ndarray:
         """(N,) whether a ground truth of this shape is neither TP nor FN, such as one without labeled key points."""
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
+    def mismatch(
+        self, image: np.ndarray, ground_truths: GroundTruths, image_sizes: np.ndarray | None = None
+    ) -> tuple[int, str, object] | None:
         """The first image with shapes that cannot be compared, what they must be and what was found, or None.
 
-        ``image`` (N,) are the images of these shapes; rows of both are in any order.
+        ``image`` (N,) are the images of these shapes; rows of both are in any order. ``image_sizes`` (images, 2) are
+        heights and widths, 0 if unknown.
         """
+
+    def drawn_like(self: _G, other: _G) -> _G:
+        """These detections with the lines of ground truths, such as a skeleton."""
 
     def take(self: _G, rows: Rows) -> _G:
         """The selected rows (indices, a mask or a slice)."""
@@ -135,7 +142,8 @@ class Geometry(Protocol):
     def overlaps(self, ground_truths: GroundTruths, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
         """(P,) overlap of detections ``rows`` and ground truths ``gt_rows``; of a crowd by COCO's rule.
 
-        A matching rule may ask for another method with this signature, such as ``mmdet_overlaps`` of boxes.
+        A matching rule may ask for another method with this signature, such as ``mmdet_overlaps`` of boxes. NMS calls
+        ``nms_overlaps`` of geometries that have it.
         """
 
 
@@ -161,7 +169,7 @@ def nms(boxes: Geometry | npt.ArrayLike, scores: np.ndarray, groups: np.ndarray,
     """Indices kept by non-maximum suppression within groups, ascending.
 
     All groups are processed at once: the best shape of each group suppresses the others, then the best remaining one.
-    Boxes have the overlap of mmdet, so the result equals ``mmcv.ops.nms`` on each group.
+    Boxes have the overlap of mmdet, so the result equals ``mmcv.ops.nms`` on each group; key points, that of mmpose.
 
     Args:
         boxes: (N, 4) in xyxy format, or another geometry.
@@ -176,7 +184,6 @@ def nms(boxes: Geometry | npt.ArrayLike, scores: np.ndarray, groups: np.ndarray,
     """
     from mm_metrics_plugin.functional.detection.data import GroundTruths
 
-    groups, scores = np.asarray(groups), np.asarray(scores)
     zeros = np.zeros(len(groups), dtype=np.int64)
     shapes = GroundTruths(zeros, boxes, zeros)
     geometry = shapes.geometry
@@ -185,14 +192,22 @@ def nms(boxes: Geometry | npt.ArrayLike, scores: np.ndarray, groups: np.ndarray,
             f"'boxes', 'scores' and 'groups' must have the same length (found {len(geometry)}, {len(scores)}, "
             f"{len(groups)})"
         )
+    overlaps = getattr(geometry, "nms_overlaps", geometry.overlaps)
+    return greedy_nms(lambda rows, best: overlaps(shapes, rows, best), scores, groups, iou_thr)
+
+
+def greedy_nms(
+    overlaps: Callable[[np.ndarray, np.ndarray], np.ndarray], scores: Any, groups: Any, iou_thr: float
+) -> np.ndarray:
+    """:func:`nms` of shapes with these overlaps of pairs of rows."""
+    groups, scores = np.asarray(groups), np.asarray(scores)
     remaining = stable_order(groups, -scores)
-    overlaps = getattr(geometry, "mmdet_overlaps", geometry.overlaps)
     kept = []
     while len(remaining):
         starts = group_starts(groups[remaining])
         kept.append(remaining[starts])
         best = np.repeat(remaining[starts], np.diff(np.append(starts, len(remaining))))
-        overlap = overlaps(shapes, remaining, best)
+        overlap = overlaps(remaining, best)
         stays = ~(overlap > overlap.dtype.type(iou_thr))
         stays[starts] = False
         remaining = remaining[stays]

@@ -48,6 +48,7 @@ class Boxes:
     score_field: ClassVar[str] = "scores"
     options: ClassVar[tuple[str, ...]] = ()
     overlap_name: ClassVar[str] = "IoU"
+    ignored_name: ClassVar[str] = "crowd region"
     prefiltered = True
 
     def __init__(self, array: npt.ArrayLike, box_format: str = "xyxy") -> None:
@@ -88,8 +89,12 @@ class Boxes:
         """(N,) False."""
         return np.zeros(len(self), dtype=bool)
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> None:
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths, image_sizes: np.ndarray | None = None) -> None:
         """None: all boxes can be compared."""
+
+    def drawn_like(self, other: Boxes) -> Boxes:
+        """These boxes."""
+        return self
 
     def take(self, rows: Rows) -> Boxes:
         """The selected rows."""
@@ -188,6 +193,8 @@ class Boxes:
             intersection = width * height
             union = np.maximum(areas[rows] + gt_areas[gt_rows] - intersection, _MIN_UNION)
             return np.asarray(intersection / union)
+
+    nms_overlaps = mmdet_overlaps
 
 
 def first_invalid(array: np.ndarray) -> tuple[int, str, object] | None:

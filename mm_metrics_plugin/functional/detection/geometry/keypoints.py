@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 # The sigmas of COCO's 17 key points of persons. They are divided as in pycocotools: 0.26 / 10 is not 0.026.
 _TENTHS = (0.26, 0.25, 0.25, 0.35, 0.35, 0.79, 0.79, 0.72, 0.72, 0.62, 0.62, 1.07, 1.07, 0.87, 0.87, 0.89, 0.89)
 COCO_SIGMAS = tuple(tenths / 10.0 for tenths in _TENTHS)
+# The lines of COCO's persons, which connect key points counted from 0.
+COCO_SKELETON = (
+    *((15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8)),
+    *((7, 9), (8, 10), (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6)),
+)
 BOX_AREA_FACTOR = 0.53  # of xtcocotools, for ground truths without area
+CROSS_SIZE = 0.02  # of the longer side of the box
 _BLOCK_PAIRS = 1 << 12  # the arrays fit the cache
 
 
@@ -49,6 +55,7 @@ class KeyPoints:
     score_field: ClassVar[str] = "scores"
     options: ClassVar[tuple[str, ...]] = ("sigmas",)
     overlap_name: ClassVar[str] = "OKS"
+    ignored_name: ClassVar[str] = "unlabeled or crowd object"
     prefiltered = False  # key points at a distance are similar, too
 
     def __init__(self, array: npt.ArrayLike, sigmas: Any, boxes: Any = None, skeleton: Any = ()) -> None:
@@ -76,12 +83,12 @@ class KeyPoints:
         values: Sequence[Any],
         to_array: Callable[[Any], np.ndarray],
         sigmas: Sequence[float] | None = None,
-        skeleton: Any = (),
+        skeleton: Any = None,
     ) -> tuple[KeyPoints, list[int]]:
         """The key points of several images, and their numbers.
 
         Those of an image are an array (N, K, 3) or (N, K, 2), or a dict of this as ``keypoints`` and of the ``boxes``
-        of the objects, (N, 4) as left, top, width and height.
+        of the objects, (N, 4) as left, top, width and height. COCO's key points have its skeleton by default.
         """
         given = [value if isinstance(value, Mapping) else {"keypoints": value} for value in values]
         points = [image["keypoints"] for image in given]
@@ -89,10 +96,18 @@ class KeyPoints:
         if shape[-1] not in (2, 3):
             index = next(index for index, value in enumerate(points) if np.shape(value)[1:] == shape)
             raise InvalidValue(index, "have shape (N, K, 2) or (N, K, 3)", np.shape(points[index]))
-        arrays = rows_of_images(points, shape, to_array)
+        joints = len(sigmas_of(shape[0], sigmas))
+        try:
+            arrays = rows_of_images(points, (joints, shape[1]), to_array)
+        except InvalidValue as error:
+            if isinstance(error.found, tuple):
+                error.expected += f", with one key point for each of {joints} sigmas"
+            raise
         lengths, boxes = [len(array) for array in arrays], None
         if all("boxes" in image for image in given):
             boxes = joined_rows(rows_of_images([image["boxes"] for image in given], (4,), to_array, lengths))
+        if skeleton is None:
+            skeleton = COCO_SKELETON if sigmas is None and shape[0] == len(COCO_SIGMAS) else ()
         return cls(joined_rows(arrays), sigmas_of(shape[0], sigmas), boxes, skeleton), lengths
 
     def __len__(self) -> int:
@@ -130,7 +145,14 @@ class KeyPoints:
         """(N,) whether an object has no labeled key point."""
         return np.asarray(~self.labeled.any(axis=1))
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
+    def drawn_like(self, other: KeyPoints) -> KeyPoints:
+        """These objects with the skeleton of others, if they have as many key points."""
+        same = len(self.sigmas) == len(other.sigmas)
+        return KeyPoints(self.array, self.sigmas, self.boxes, other.skeleton) if same else self
+
+    def mismatch(
+        self, image: np.ndarray, ground_truths: GroundTruths, image_sizes: np.ndarray | None = None
+    ) -> tuple[int, str, object] | None:
         """Image, expected and found value if the key points or their sigmas differ."""
         others = ground_truths.geometry
         if not len(self) or not len(others):
@@ -173,11 +195,15 @@ class KeyPoints:
         return self._like(array, self.boxes * np.tile(factors, 2))
 
     def outlines(self) -> Outlines:
-        """The lines of the skeleton between labeled key points; without a skeleton, the labeled key points."""
-        skeleton = self.skeleton if len(self.skeleton) else np.repeat(np.arange(len(self.sigmas)), 2).reshape(-1, 2)
-        drawn = self.labeled[:, skeleton].all(axis=2)
+        """The lines of the skeleton between labeled key points, and a cross for each that no line reaches."""
+        drawn = self.labeled[:, self.skeleton].all(axis=2)
+        reached = drawn @ (self.skeleton[:, :, None] == np.arange(len(self.sigmas))).any(axis=1)
+        size = np.maximum(self.boxes[:, 2:].max(axis=1) * CROSS_SIZE, 1)[:, None, None, None]
+        points = self.array[:, :, None, :2].astype(np.float64)
+        crosses = [points + size * np.array(line) for line in ([(-1, 0), (1, 0)], [(0, -1), (0, 1)])]
+        drawn = np.concatenate([drawn, *[self.labeled & ~reached] * 2], axis=1)
         lines = np.full((*drawn.shape, 3, 2), np.nan)
-        lines[:, :, :2] = self.array[:, skeleton, :2]
+        lines[:, :, :2] = np.concatenate([self.array[:, self.skeleton, :2], *crosses], axis=1)
         lengths = drawn.sum(axis=1) * 3
         points = lines[drawn].reshape(-1, 2)
         # No NaN after the last line of an object.
@@ -199,6 +225,26 @@ class KeyPoints:
         for start in range(0, len(rows), _BLOCK_PAIRS):
             block = slice(start, start + _BLOCK_PAIRS)
             result[block] = self._oks(ground_truths.geometry, areas, rows[block], gt_rows[block])
+        return result
+
+    def nms_overlaps(self, ground_truths: GroundTruths, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
+        """(P,) OKS of pairs of these objects with the areas around their key points, as in mmpose's NMS."""
+        return self.pair_oks(rows, gt_rows, self.extents())
+
+    def extents(self) -> np.ndarray:
+        """(N,) the areas around all key points."""
+        sides = _boxes_around(self.array)[:, 2:]
+        return np.asarray(sides[:, 0] * sides[:, 1])
+
+    def pair_oks(self, rows: np.ndarray, others: np.ndarray, areas: np.ndarray) -> np.ndarray:
+        """(P,) float32 OKS of pairs of these objects, with all key points and the mean of both areas."""
+        result = np.empty(len(rows), dtype=np.float32)
+        for start in range(0, len(rows), _BLOCK_PAIRS):
+            first, second = rows[start : start + _BLOCK_PAIRS], others[start : start + _BLOCK_PAIRS]
+            distance = self.array[first, :, :2] - self.array[second, :, :2]
+            squared = distance[..., 0] ** 2 + distance[..., 1] ** 2
+            area = (areas[first] + areas[second])[:, None] / 2 + np.spacing(1)
+            result[start : start + _BLOCK_PAIRS] = np.exp(-(squared / (self.sigmas * 2) ** 2 / area / 2)).mean(axis=1)
         return result
 
     def _oks(self, gts: KeyPoints, areas: np.ndarray, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
@@ -224,12 +270,12 @@ def sigmas_of(num_joints: int, sigmas: Sequence[float] | None) -> np.ndarray:
     """
     if sigmas is not None:
         return np.asarray(sigmas, dtype=np.float64)
-    if num_joints not in (0, len(COCO_SIGMAS)):
+    if num_joints not in (0, len(COCO_SIGMAS)):  # 0: no objects
         raise MetricInputError(
             f"key points other than COCO's {len(COCO_SIGMAS)} need their sigmas, the standard deviation of each key "
             f"point relative to the size of the object (found {num_joints} key points): give sigmas=(...)"
         )
-    return np.asarray(COCO_SIGMAS if num_joints else ())
+    return np.asarray(COCO_SIGMAS)
 
 
 def _boxes_around(array: np.ndarray) -> np.ndarray:

@@ -61,6 +61,7 @@ class Masks:
     score_field: ClassVar[str] = "mask_scores"
     options: ClassVar[tuple[str, ...]] = ()
     overlap_name: ClassVar[str] = "IoU"
+    ignored_name: ClassVar[str] = "crowd region"
     prefiltered = True
 
     def __init__(self, runs: Any, lengths: Any, sizes: Any) -> None:
@@ -76,12 +77,11 @@ class Masks:
         return cls._of(NO_RUNS, np.empty((0, 2), dtype=np.int64))
 
     @classmethod
-    def from_images(
-        cls: type[_M], values: Sequence[Any], to_array: Callable[[Any], np.ndarray]
-    ) -> tuple[_M, list[int]]:
+    def from_images(cls: type[_M], values: Sequence[Any], to_array: Callable[[Any], Any]) -> tuple[_M, list[int]]:
         """The masks of several images, and their numbers.
 
-        Those of an image are a list of COCO's RLE dicts, an array (N, height, width), or :class:`Masks`.
+        Those of an image are a list of COCO's RLE dicts, an array (N, height, width), or :class:`Masks`, which
+        ``to_array`` may also return.
         """
         listed = all(isinstance(value, (list, tuple)) and _are_dicts(value) for value in values)
         groups = [list(chain.from_iterable(values))] if listed else values
@@ -95,21 +95,23 @@ class Masks:
                     row, index = row - len(values[index]), index + 1
                 raise InvalidValue(index, f"be valid masks: mask {row} must {error.expected}", error.found) from None
             except (TypeError, ValueError, RuntimeError, OverflowError):
-                expected = "be COCO RLE dicts or an array of shape (N, height, width)"
-                raise InvalidValue(index, expected, shortened(group)) from None
+                expected = "be COCO RLE dicts or a boolean or integer array of shape (N, height, width)"
+                has_dtype = hasattr(group, "dtype")
+                found = f"{group.dtype} of shape {tuple(group.shape)}" if has_dtype else shortened(group)
+                raise InvalidValue(index, expected, found) from None
         return parts[0].concatenate(parts[1:]), [len(value) for value in values] if listed else list(
             map(len, parts[1:])
         )
 
     @classmethod
-    def _of_image(cls: type[_M], value: Any, to_array: Callable[[Any], np.ndarray]) -> _M:
+    def _of_image(cls: type[_M], value: Any, to_array: Callable[[Any], Any]) -> _M:
         """The masks of one image, or of several as RLE dicts."""
-        if isinstance(value, Masks):
-            return cls(value.runs, value.lengths, value.sizes)
         if isinstance(value, (list, tuple)) and _are_dicts(value):
             return cls.from_rle(value)
-        array = to_array(value)
-        return cls.from_bitmaps(array) if array.size else cls.empty()
+        shapes = value if isinstance(value, Masks) else to_array(value)
+        if isinstance(shapes, Masks):
+            return cls(shapes.runs, shapes.lengths, shapes.sizes)
+        return cls.from_bitmaps(shapes) if shapes.size else cls.empty()
 
     @classmethod
     def from_rle(cls: type[_M], rles: Sequence[Any], *, names: Sequence[object] | None = None) -> _M:
@@ -202,24 +204,34 @@ class Masks:
         """(N,) False."""
         return np.zeros(len(self), dtype=bool)
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
-        """Image, expected and found value of the first image whose masks differ in size."""
-        images = np.append(ground_truths.image, image)
-        sizes = np.concatenate([ground_truths.geometry.sizes, self.sizes])
+    def mismatch(
+        self, image: np.ndarray, ground_truths: GroundTruths, image_sizes: np.ndarray | None = None
+    ) -> tuple[int, str, object] | None:
+        """Image, expected and found value of the first image whose masks differ in size, from it or each other."""
+        known = np.empty((0, 2), dtype=np.int64) if image_sizes is None else image_sizes
+        with_size = np.flatnonzero(known.all(axis=1))
+        columns = (with_size, ground_truths.image, image)
+        images = np.concatenate(columns)
+        sizes = np.concatenate([known[with_size], ground_truths.geometry.sizes, self.sizes])
         _, first, inverse = np.unique(images, return_index=True, return_inverse=True)
         differs = np.flatnonzero((sizes != sizes[first[inverse]]).any(axis=1))
         if not len(differs):
             return None
         row = differs[0]
+        starts = np.append(0, np.cumsum(list(map(len, columns))))
 
         def of(row: int) -> str:
             """The size and the place of a mask."""
-            number = len(ground_truths)
-            kind, start = ("ground truth", 0) if row < number else ("detection", number)
-            index = int(np.count_nonzero(images[start:row] == images[row]))
-            return f"{sizes[row, 0]} x {sizes[row, 1]} of {kind} {index}"
+            kind = int(np.searchsorted(starts, row, side="right")) - 1
+            index = int(np.count_nonzero(images[starts[kind] : row] == images[row]))
+            place = ("the image", f"ground truth {index}", f"detection {index}")[kind]
+            return f"{sizes[row, 0]} x {sizes[row, 1]} of {place}"
 
         return int(images[row]), "have one size", f"{of(first[inverse[row]])} and {of(row)}"
+
+    def drawn_like(self: _M, other: _M) -> _M:
+        """These masks."""
+        return self
 
     def take(self: _M, rows: Rows) -> _M:
         """The selected rows; a slice is not copied."""

@@ -48,6 +48,7 @@ class RotatedBoxes:
     score_field: ClassVar[str] = "scores"
     options: ClassVar[tuple[str, ...]] = ()
     overlap_name: ClassVar[str] = "IoU"
+    ignored_name: ClassVar[str] = "crowd region"
     prefiltered = True
 
     def __init__(self, array: npt.ArrayLike) -> None:
@@ -96,8 +97,12 @@ class RotatedBoxes:
         """(N,) False."""
         return np.zeros(len(self), dtype=bool)
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> None:
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths, image_sizes: np.ndarray | None = None) -> None:
         """None: all boxes can be compared."""
+
+    def drawn_like(self, other: RotatedBoxes) -> RotatedBoxes:
+        """These boxes."""
+        return self
 
     def take(self, rows: Rows) -> RotatedBoxes:
         """The selected rows."""

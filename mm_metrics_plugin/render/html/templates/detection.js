@@ -155,16 +155,17 @@ function confusions() {
   const rule = () => data.matching_rules[Number(select.value)];
   const name = (label) => page.printable(labels[label]);
 
-  /* Draws the outlines of a ground truth and a detection. */
+  /* Draws the outlines of a ground truth and a detection, either of which may be missing. */
   function sketch(gt, det, css) {
-    if (gt === null || det === null) return null;
-    const [left, top, width, height] = extent(gt + det);
+    if (!gt && !det) return null;
+    const [left, top, width, height] = extent((gt || "") + (det || ""));
     const viewBox = [left - width / 8, top - height / 8, 1.25 * width || 1, 1.25 * height || 1].join(" ");
-    return make("svg", { class: "sketch", "aria-hidden": "true", viewBox }, make("path", { class: "gt", d: gt }), make("path", { class: css, d: det }));
+    return make("svg", { class: "sketch", "aria-hidden": "true", viewBox },
+      gt ? make("path", { class: det ? "gt" : css, d: gt }) : null, det ? make("path", { class: css, d: det }) : null);
   }
 
-  /* The ground truth of a member. A detection without a match has the ground truth of the highest IoU, and why there is
-     no match: the types of false positives in functional/detection. */
+  /* The ground truth of a member. A detection without a match has the ground truth of the highest overlap, and why
+     there is no match: the types of false positives in functional/detection. */
   function groundTruth(gt, type) {
     const object = gt < 0 ? "" : name(gts.label[gt]);
     if (type < 0) return object;
@@ -194,7 +195,7 @@ function confusions() {
       make("td", { class: "name", title: detPath && sizeText(detPath) }, det < 0 ? "none" : name(detections.label[det])),
       make("td", { class: "numeric", "data-value": det < 0 ? "" : detections.score[det] }, det < 0 ? "–" : detections.score[det].toFixed(3)),
       make("td", { class: "numeric" }, overlap[at] === null ? "–" : overlap[at].toFixed(2)),
-      make("td", {}, make("div", { class: "boxes" }, sketch(gtPath, detPath, css), sizeText(detPath || gtPath))));
+      make("td", {}, make("div", { class: "instances" }, sketch(gtPath, detPath, css), detPath || gtPath ? sizeText(detPath || gtPath) : "")));
   }
 
   function open(row, column) {
@@ -247,17 +248,17 @@ function gallery() {
   const dialog = byId("enlarged");
   const stage = dialog.querySelector(".stage");
   function enlarge(figure) {
-    const boxes = figure.querySelector("svg").cloneNode(true);
-    const [, , width, height] = boxes.getAttribute("viewBox").split(" ").map(Number);
+    const shapes = figure.querySelector("svg").cloneNode(true);
+    const [, , width, height] = shapes.getAttribute("viewBox").split(" ").map(Number);
     const size = Math.max(width, height) / 45;
-    boxes.setAttribute("preserveAspectRatio", "xMidYMid meet");
-    for (const shape of [...boxes.querySelectorAll("path:not(.tp)")]) {
+    shapes.setAttribute("preserveAspectRatio", "xMidYMid meet");
+    for (const shape of [...shapes.querySelectorAll('path:not(.tp):not([d=""])')]) {
       const [x, y] = extent(shape.getAttribute("d"));
-      boxes.append(make("text", { x, y: y > size ? y - size / 4 : y + size, "font-size": size, "stroke-width": size / 5 }, shape.dataset.text));
+      shapes.append(make("text", { x, y: y > size ? y - size / 4 : y + size, "font-size": size, "stroke-width": size / 5 }, shape.dataset.text));
     }
     byId("enlarged-title").textContent = figure.querySelector(".name").textContent;
     stage.style.width = `min(100%, ${(78 * width) / height}vh)`;
-    stage.replaceChildren(figure.querySelector("img").cloneNode(), boxes);
+    stage.replaceChildren(figure.querySelector("img").cloneNode(), shapes);
     dialog.showModal();
   }
   for (const figure of images.children) {
