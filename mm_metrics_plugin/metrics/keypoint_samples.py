@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError, first_ten, shortened
+from mm_metrics_plugin.exceptions import MetricInputError, shortened
 from mm_metrics_plugin.functional._inputs import InvalidValue
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import first_invalid
@@ -300,7 +300,7 @@ class _Labels:
         except (KeyError, TypeError):
             index = next(at for at, one in enumerate(categories) if one not in list(self._of))
             raise MetricInputError(
-                f"{place(index)} must be one of the categories {first_ten(list(map(str, self._of)))} (found "
+                f"{place(index)} must be one of the categories {shortened(list(self._of))} (found "
                 f"{shortened(categories[index])})"
             ) from None
 

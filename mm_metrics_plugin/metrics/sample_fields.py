@@ -224,6 +224,8 @@ def _readable(value: Any) -> Any:
     """A tensor that NumPy can take, or an array in native byte order."""
     if not isinstance(value, torch.Tensor):
         return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
+    if not value.numel():  # nothing to fetch; it may have a stride that no other dtype can view
+        return torch.empty(value.shape, dtype=torch.float32 if value.dtype is torch.bfloat16 else value.dtype)
     value = value.detach()
     if value.is_neg() or value.is_conj():  # the memory holds other numbers than the tensor
         value = value.resolve_conj().resolve_neg()

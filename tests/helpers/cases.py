@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from tests.helpers.cases_classification import CLASSIFICATION_CASES
 from tests.helpers.cases_detection import DETECTION_CASES
+from tests.helpers.cases_geometry import GEOMETRY_CASES
 from tests.helpers.cases_keypoints import KEYPOINT_CASES
 from tests.helpers.cases_regression import REGRESSION_CASES
 from tests.helpers.cases_segmentation import SEGMENTATION_CASES
 from tests.helpers.cases_single_label import AUC_CASES
 
 CASES = [
-    *(*CLASSIFICATION_CASES, *DETECTION_CASES, *KEYPOINT_CASES, *SEGMENTATION_CASES, *REGRESSION_CASES, *AUC_CASES),
+    *(*CLASSIFICATION_CASES, *DETECTION_CASES, *GEOMETRY_CASES, *KEYPOINT_CASES, *SEGMENTATION_CASES),
+    *(*REGRESSION_CASES, *AUC_CASES),
 ]

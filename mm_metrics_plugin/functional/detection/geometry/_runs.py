@@ -100,7 +100,8 @@ def _runs_of_block(bitmaps: np.ndarray) -> Runs:
     changes[1:] ^= lines[:-1] & follows[1:, None]
     ends = np.flatnonzero(~np.append(follows[1:], False)[: len(filled)])
     row, y = np.append(row, row[ends]), np.append(y, y[ends] + 1)
-    line, x = np.nonzero(np.concatenate([changes, lines[ends]]))
+    # flatnonzero is much faster than nonzero of two dimensions.
+    line, x = np.divmod(np.flatnonzero(np.concatenate([changes, lines[ends]])), max(width, 1))
     row, y = row[line], y[line]
     order = np.argsort((row * width + x) * (height + 1) + y)
     row, runs = row[order][::2], (x * height + y)[order].reshape(-1, 2)
