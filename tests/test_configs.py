@@ -12,6 +12,7 @@ import pytest
 from demo.pictures import write_pictures
 from demo.scenes import write_scenes
 from demo.shapes import write_shapes
+from demo.skeletons import write_skeletons
 from tests.helpers.stock import ROOT, environment
 
 CONFIGS = sorted((ROOT / "configs").glob("*.py"))
@@ -29,6 +30,7 @@ def gallery(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gallery")
     write_pictures(folder / "data" / "pictures")
     write_shapes(folder / "data" / "shapes")
+    write_skeletons(folder / "data" / "skeletons")
     write_scenes(folder / "data" / "scenes", train=32, val=13)
     names = [f"+{path.name}" if path.name in TRAINED else path.name for path in CONFIGS]
     variables = {**environment(), "PYTHONPATH": str(ROOT)}  # the configs of digits import demo.digits
@@ -60,7 +62,8 @@ def test_every_config_builds(gallery):
     for name, result in gallery.items():
         assert result["ours"] and result["train"] > result["val"] > 0 and result["parameters"] > 1000, name
     used = {name for result in gallery.values() for name in result["ours"] + result["hooks"]}
-    assert {"SingleLabelAUC", "MultiLabelAUC", "DetectionPRF", "MeanIoU", "DiceScore", "EarlyStoppingHook"} <= used
+    metrics = {"SingleLabelAUC", "MultiLabelAUC", "DetectionPRF", "PCK", "MeanIoU", "DiceScore"}
+    assert {*metrics, "EarlyStoppingHook"} <= used
 
 
 def test_training_stops_early_and_keeps_the_best_by_each_key(gallery):

@@ -50,5 +50,5 @@ def test_two_processes_and_the_command_give_the_values_of_the_log(training):
     )
     report = json.loads(printed)
     assert report["average_precision"]["mAP"] == log["det-segm/mAP"]
-    per_class = report["protocols"]["coco"]["per_class"]
+    per_class = report["matching_rules"]["coco"]["per_class"]
     assert sum(row["tp"] for row in per_class) == log["det-segm/tp"]
