@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mm_metrics_plugin.evaluation.saved_states import read_state
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.readers import read_ground_truth
-from mm_metrics_plugin.io.state_file import read_state
 from tests.helpers import result_files as files
 
 ROOT = Path(__file__).parent.parent

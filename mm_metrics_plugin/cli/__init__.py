@@ -68,7 +68,7 @@ def make_parser() -> Parser:
 def main(arguments: Sequence[str] | None = None, *, published: bool = False) -> int:
     """Run the command with the words after its name, by default those of the command line.
 
-    With ``published``, a detection report ends with the lines of the published recipe. Threads take turns.
+    With ``published``, a detection report ends with the lines of the published recipe.
 
     Returns:
         0; 2 if the input is invalid or the output cannot be written, with one line on stderr; 130 after Ctrl-C.

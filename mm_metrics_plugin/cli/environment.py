@@ -1,4 +1,4 @@
-"""The environment check: installed versions, whether this package works with them, and how to fix what does not."""
+"""The environment check: installed versions, and whether the metrics are registered in each library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import NamedTuple, Sequence
 
 from mm_metrics_plugin.cli.arguments import Parser
 from mm_metrics_plugin.cli.streams import write_error, write_output
@@ -30,8 +29,7 @@ LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "mmpretrain": ("1.0", ("mmpretrain", "onedl-mmpretrain")),
     "mmseg": ("1.0", ("mmsegmentation", "onedl-mmsegmentation")),
 }
-# By the launcher, because the command must work without torch.
-COMMAND = "from mm_metrics_command import load; load('mm_metrics_plugin.cli.detection'); import scipy.stats, rich.table"
+WITH_METRICS = ("mmengine", "mmdet", "mmpretrain", "mmseg")
 REGISTERED = """
 import torch  # first: its own error is the clearest
 from importlib import import_module
@@ -47,34 +45,13 @@ for metric in (getattr(metrics, name) for name in metrics.__all__):
     if issubclass(metric, BaseMetric) and not isabstract(metric) and registry.get(metric.__name__) is not metric:
         raise LookupError(metric.__name__ + " is not registered")
 """
-# Name, required libraries, program, and result if it works.
-CHECKS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
-    ("the mm-metrics command", ("numpy", "scipy", "rich"), COMMAND, "starts"),
-    ("figures", ("matplotlib",), "import matplotlib.figure", "library imports"),
-    ("the page of --html", ("jinja2", "plotly", "PIL"), "import jinja2, plotly, PIL.Image", "libraries import"),
-    *(
-        (f"metrics in {name}", (*needs, name), REGISTERED.format(name), "all registered")
-        for name, needs in (
-            ("mmengine", ("torch",)),
-            ("mmdet", ("torch", "mmengine", "mmcv")),
-            ("mmpretrain", ("torch", "mmengine", "mmcv")),
-            ("mmseg", ("torch", "mmengine", "mmcv")),
-        )
-    ),
-)
-
-
-# What to install for a module that is missing, if its name is another.
-DISTRIBUTIONS = {"pkg_resources": "'setuptools<81'", "PIL": "pillow", "cv2": "opencv-python", "sklearn": "scikit-learn"}
-
-
-class Finding(NamedTuple):
-    """One line of the check."""
-
-    status: str  # 'ok', 'absent' (not installed) or 'wrong'
-    subject: str
-    detail: str
-    fix: str = ""
+# How to install a module that is missing, if pip has it under another name.
+INSTALL = {
+    "mmcv._ext": "pip install openmim && mim install 'mmcv>=2.0.0'",
+    "pkg_resources": "pip install 'setuptools<81'",
+    "cv2": "pip install opencv-python",
+    "sklearn": "pip install scikit-learn",
+}
 
 
 def installed(name: str) -> str | None:
@@ -96,71 +73,51 @@ def older(version: str, minimum: str) -> bool:
     return bool(numbers) and numbers < minimum_numbers
 
 
-def findings(versions: dict[str, str | None]) -> list[Finding]:
-    """What works with these versions. Each program runs in its own process, which a library may crash."""
-    return [_finding(versions, *check) for check in CHECKS]
+def registration_error(name: str) -> str:
+    """Why the metrics are not registered in a library, with what to install; "" if they are.
 
-
-def _finding(versions: dict[str, str | None], subject: str, needs: Sequence[str], program: str, works: str) -> Finding:
-    missing = [name for name in needs if versions[name] is None]
-    old = [name for name in needs if older(versions[name] or "?", LIBRARIES[name][0])]
-    if missing or old:
-        status = "wrong" if old or subject == CHECKS[0][0] else "absent"
-        details = [f"{name} {versions[name]} is older than {LIBRARIES[name][0]}" for name in old]
-        details += [f"{name} is not installed" for name in missing]
-        return Finding(status, subject, ", ".join(details), install(missing + old))
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True)
+    The library is imported in a process of its own, which it may crash.
+    """
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", REGISTERED.format(name)], capture_output=True)
     if done.returncode == 0:
-        return Finding("ok", subject, works)
+        return ""
     last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    module = re.search(r"No module named '(\w+)'", last)
-    fix = f"install versions that go together: {install(needs)}"
-    if module:
-        fix = f"pip install {DISTRIBUTIONS.get(module[1], module[1])}"
-    return Finding("wrong", subject, last[:300], fix)
+    module = re.search(r"No module named '([\w.]+)'", last)
+    fix = "" if module is None else f" -> {INSTALL.get(module[1], f'pip install {module[1]}')}"
+    return f"{last[:300]}{fix}"
 
 
-def install(names: Sequence[str]) -> str:
-    """The command that installs libraries, given their import names."""
-    requirements = {name: f"'{LIBRARIES[name][1][0]}>={LIBRARIES[name][0]}'" for name in names}
-    mmcv = requirements.pop("mmcv", None)  # pip has no mmcv with operators
-    line = " ".join(["pip install", *requirements.values(), *(["openmim"] if mmcv else [])])
-    return f"{line} && mim install {mmcv}" if mmcv else line
-
-
-def report(versions: dict[str, str | None], found: list[Finding]) -> str:
-    """The check as text."""
+def check() -> tuple[str, bool]:
+    """The check as text, and whether nothing is wrong. What is not installed is not checked."""
     lines = [f"mm_metrics_plugin {__version__}, Python {platform.python_version()}, {platform.platform()}", ""]
-    lines += [f"{name:<12} {installed_version or '-'}" for name, installed_version in versions.items()]
-    lines.append("")
-    for status, subject, detail, fix in found:
-        lines.append(f"{status:<8} {subject}: {detail}")
-        if fix:
-            lines.append(f"{'':<8} -> {fix}")
-    wrong = sum(finding.status == "wrong" for finding in found)
-    lines += ["", f"{wrong} of these are wrong." if wrong else "Everything that was tried works."]
-    return "\n".join(lines) + "\n"
+    versions = {name: installed(name) for name in LIBRARIES}
+    too_old = [name for name, found in versions.items() if found and older(found, LIBRARIES[name][0])]
+    for name, found in versions.items():
+        needed = f" (too old: {LIBRARIES[name][0]} or newer is needed)" if name in too_old else ""
+        lines.append(f"{name:<12} {found or '-'}{needed}")
+    checked = [name for name in WITH_METRICS if versions[name] and versions["torch"] and name not in too_old]
+    errors = {name: registration_error(name) for name in checked}
+    lines += ["", *(f"metrics in {name}: {error or 'registered'}" for name, error in errors.items())]
+    return "\n".join(lines).rstrip() + "\n", not too_old and not any(errors.values())
 
 
 def main() -> int:
     """Print the check.
 
     Returns:
-        0 if everything that was tried works, 1 if not, 2 if the output cannot be written. What is not installed is not
-        tried.
+        0; 1 if something that is installed does not work, 2 if the output cannot be written.
     """
     parser = Parser(
         prog="python -m mm_metrics_plugin",
-        description="Prints the versions of the libraries that mm_metrics_plugin uses, and checks whether the "
-        "mm-metrics command starts and the metrics are registered in mmengine, mmdet, mmpretrain and mmseg.",
+        description="Prints the versions of the libraries that mm_metrics_plugin uses, and checks whether the metrics "
+        "are registered in mmengine, mmdet, mmpretrain and mmseg.",
         epilog="Reports are made by the command mm-metrics: see mm-metrics --help.",
     )
     try:
         parser.parse_args()
-        versions = {name: installed(name) for name in LIBRARIES}
-        found = findings(versions)
-        write_output(report(versions, found))
+        text, works = check()
+        write_output(text)
     except OSError as error:
         write_error(f"{parser.prog}: {error.filename}: {error.strerror}")
         return 2
-    return int(any(finding.status == "wrong" for finding in found))
+    return int(not works)

@@ -9,7 +9,6 @@ import re
 import sys
 import warnings
 from contextlib import contextmanager, suppress
-from threading import RLock
 from typing import Any, Callable, Iterator, Mapping
 
 from mm_metrics_plugin.exceptions import MetricWarning
@@ -113,15 +112,12 @@ def _json_escape(characters: str) -> str:
     return json.dumps(characters)[1:-1]
 
 
-_shows_warnings = RLock()
-
-
 @contextmanager
 def warnings_shown_by(show: Callable[[str], None] | None) -> Iterator[None]:
     """Pass the warnings of this package to a function while the block runs; None hides all warnings.
 
     Warnings of other libraries are shown as Python shows them. Characters that the font of the figures lacks are
-    reported once. The way Python shows warnings belongs to the process, so threads enter the block one after another.
+    reported once.
     """
     reported = False
 
@@ -138,7 +134,7 @@ def warnings_shown_by(show: Callable[[str], None] | None) -> Iterator[None]:
         else:
             show_others(message, category, *place, **more)
 
-    with _shows_warnings, warnings.catch_warnings():  # also forgets which warnings were shown before
+    with warnings.catch_warnings():  # also forgets which warnings were shown before
         show_others = warnings.showwarning
         warnings.showwarning = show_warning
         yield

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from mm_metrics_plugin.conventions import DEFAULT_IOU_TYPE, IOU_TYPES
-from mm_metrics_plugin.evaluation.distributed import ProcessGroup
 from mm_metrics_plugin.evaluation.inputs import check_classes, check_path, keyword_names
-from mm_metrics_plugin.evaluation.loading import DetectionInput, evaluator_of_batch, load_images
+from mm_metrics_plugin.evaluation.loading import DetectionInput, ProcessGroup, evaluator_of_batch, load_images
 from mm_metrics_plugin.evaluation.saved_states import read_evaluators, save_evaluators
 from mm_metrics_plugin.exceptions import ResultFileError, pluralize, shortened
 from mm_metrics_plugin.functional.detection.data import DetectionBatch

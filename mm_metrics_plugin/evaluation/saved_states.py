@@ -1,24 +1,34 @@
-"""Saved evaluators: the state and the provenance of images or samples in one ``.npz`` file."""
+"""Saved evaluators: their state and their header in one ``.npz`` file, read without pickle.
+
+The header is JSON: what an evaluator knows besides its arrays, such as the classes, settings and image ids.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import zipfile
+import zlib
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Mapping, Sequence, Union
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
-from mm_metrics_plugin.io.files import PathLike, check_num_classes
-from mm_metrics_plugin.io.state_file import read_state, write_state
+from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.io.files import PathLike, check_is_file, check_num_classes
+from mm_metrics_plugin.io.writing import write_all
 from mm_metrics_plugin.reports.base import Report
 from mm_metrics_plugin.reports.classification import ClassificationReport
 from mm_metrics_plugin.reports.classification_evaluator import ClassificationEvaluator
 from mm_metrics_plugin.reports.detection import DetectionReport
 from mm_metrics_plugin.reports.detection_evaluator import DetectionEvaluator
 from mm_metrics_plugin.reports.detection_reports import DetectionReports
-from mm_metrics_plugin.states.detection_checks import check_detection_state
 
+SCHEMA_VERSION = 6
+# What a damaged zip file, header or JSON can raise; a RuntimeError is a feature of zip files that is not supported.
+_DAMAGED: Any = (ValueError, KeyError, TypeError, EOFError, MemoryError, RuntimeError, SyntaxError)
 KINDS: Mapping[str, Any] = {"detection": DetectionEvaluator, "classification": ClassificationEvaluator}
 Evaluator = Union[DetectionEvaluator, ClassificationEvaluator]
 
@@ -64,99 +74,84 @@ def read_evaluators(path: PathLike) -> list[Evaluator]:
             number, _, rest = name.partition("/")
             parts[int(number)][rest] = array
         return [_evaluator(part, own, path) for part, own in zip(header["parts"], parts)]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, MetricInputError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ResultFileError(
             f"{path.name}: is not a state file, which save_state=... writes ({type(error).__name__}: {error})"
         ) from None
 
 
 def _evaluator(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: Path) -> Evaluator:
-    if header["kind"] not in KINDS:
-        raise ValueError(f"'kind' must be {' or '.join(KINDS)} (found {header['kind']!a})")
-    if header["kind"] == "detection":
-        return _detection_evaluator(header, arrays, path)
-    return _classification_evaluator(header, arrays)
+    if header["kind"] == "detection" and not header["image_ids"]:  # else the matrices are in the file
+        check_num_classes(len(header["classes"]), path.name, path.stat().st_size, labels_only=False)
+    evaluator: Any = KINDS[header["kind"]].from_header(header)
+    evaluator.state = evaluator.state.with_arrays({name: arrays.get(name) for name in evaluator.state.reductions})
+    if isinstance(evaluator, DetectionEvaluator):
+        evaluator.provenance = replace(evaluator.provenance, saved_as=path.name)
+    return evaluator  # type: ignore[no-any-return]
 
 
-def _with_arrays(state: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    unknown = set(arrays) - set(state.reductions)
-    if unknown:
-        raise ValueError(f"{min(unknown)!a} is not part of a state with these settings")
-    return state.with_arrays({key: arrays.get(key) for key in state.reductions})
+# -- the file ----------------------------------------------------------------------------------------------------------
 
 
-def _detection_evaluator(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: Path) -> DetectionEvaluator:
-    _check_header(header)
-    evaluator = DetectionEvaluator.from_header(header)
-    evaluator.provenance = replace(evaluator.provenance, saved_as=path.name)
-    ids = evaluator.provenance.image_ids
-    if not ids:  # else the matrices are in the file
-        check_num_classes(len(evaluator.classes), path.name, path.stat().st_size, labels_only=False)
-    if len(set(ids)) < len(ids):
-        raise ValueError("an image is repeated")
-    state = _with_arrays(evaluator.state, arrays)
-    if ids:
-        check_detection_state(state, len(ids))
-        evaluator.state = state
-        counted, used = state.counts_by_name, evaluator.provenance.detections.used
-        if used != counted["detections"] + counted["detections_suppressed"]:
-            raise ValueError(f"the number of detections used must be {counted['detections']}")
-    return evaluator
+def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray | None]) -> None:
+    """Write a header and arrays, whole or not at all. Arrays that are None are left out."""
+    text = json.dumps({"schema_version": SCHEMA_VERSION, **header}, ensure_ascii=True, allow_nan=False)
+    content: dict[str, Any] = {"header": np.frombuffer(text.encode("ascii"), dtype=np.uint8)}
+    content.update({name: np.ascontiguousarray(value) for name, value in arrays.items() if value is not None})
+    archive = BytesIO()
+    np.savez(archive, **content, sha256=_sha256(content))
+    write_all({str(path): archive.getvalue()})
 
 
-def _classification_evaluator(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ClassificationEvaluator:
-    saved = ClassificationEvaluator.from_header(header)
-    evaluator = ClassificationEvaluator(saved.classes, saved.settings)
-    columns = {name: arrays[name] for name in evaluator.state.reductions}
-    evaluator.update(  # which checks them
-        columns["scores"],
-        columns["labels"],
-        names=[str(name) for name in saved.names],
-        sample_idx=columns["sample_idx"],
-        precision=columns["precision"],
-    )
-    if any(len(column) != len(saved.names) for column in columns.values()):
-        raise ValueError(f"every column must have {len(saved.names)} rows, one per sample")
-    evaluator.inputs, evaluator.row_counts = saved.inputs, saved.row_counts
-    return evaluator
+def read_state(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read what :func:`write_state` wrote. Nothing in the file is run, and its arrays take no more than its size.
+
+    Raises:
+        ResultFileError: The file is damaged or is not a state file.
+    """
+    path = Path(path)
+    check_is_file(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_entries(archive, path.stat().st_size)
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        checksum = arrays.pop("sha256", None)
+        header = json.loads(arrays["header"].tobytes())
+        version = header["schema_version"]
+        if version == SCHEMA_VERSION and not np.array_equal(checksum, _sha256(arrays)):
+            raise ValueError("its content was changed")
+        del arrays["header"]
+    except OSError as error:
+        raise ResultFileError(f"{path.name}: cannot be read ({error.strerror or error})") from None
+    except (*_DAMAGED, zipfile.BadZipFile, zlib.error) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ResultFileError(f"{path.name}: is not a state file, which save_state=... writes ({reason})") from None
+    if version != SCHEMA_VERSION:
+        raise ResultFileError(
+            f"{path.name}: is a state of format version {version!a}, and this version of the package reads version "
+            f"{SCHEMA_VERSION}; save it again with save_state=..."
+        )
+    return header, arrays
 
 
-def _check_header(header: Mapping[str, Any]) -> None:
-    """Raises a ValueError if a value is not of the type that :func:`header_of` writes."""
-    ids, names, entries = header["image_ids"], header["image_names"], header["ground_truths"]
-    is_valid = {
-        "classes": all(isinstance(name, str) for name in header["classes"]),
-        "image_ids": all(type(image_id) in (int, str) for image_id in ids),
-        "image_names": len(names) == len(ids) and all(isinstance(name, str) for name in names),
-        "allow_missing": isinstance(header["allow_missing"], bool),
-        "ground_truth_in_results": isinstance(header["ground_truth_in_results"], bool),
-        "worst_images": header["worst_images"] is None or type(header["worst_images"]) is int,
-        "detections": _are_row_counts(header["detections"]),
-        "missing_images": _is_count(header["missing_images"]) and header["missing_images"] <= len(ids),
-        "results": _are_entries(header["results"]),
-        "versions": _are_entries(header["versions"]),
-        "ground_truths": _are_entries(entries)
-        and all(_is_count(entry["images"]) and _are_row_counts(entry["ground_truths"]) for entry in entries),
-    }
-    for name, valid in is_valid.items():
-        if not valid:
-            raise ValueError(f"{name!a} has a value that save_state=... does not write")
+def _check_entries(archive: zipfile.ZipFile, file_size: int) -> None:
+    """Raises a ValueError unless the entries are not compressed or repeated and do not overlap."""
+    entries = archive.infolist()
+    for entry in entries:
+        if entry.compress_type != zipfile.ZIP_STORED or not entry.filename.endswith(".npy"):
+            raise ValueError(f"{entry.filename!a} is not a plain array")
+    if len({entry.filename for entry in entries}) < len(entries):
+        raise ValueError("an array is repeated")
+    total = sum(entry.file_size for entry in entries)
+    if total > file_size:
+        raise ValueError(f"its arrays take {total} bytes in total, and the file has {file_size}")
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _are_row_counts(value: Any) -> bool:
-    counts = [value["used"], *value["dropped"].values()]
-    return all(map(_is_count, [value["read"], *counts])) and value["read"] == sum(counts)
-
-
-def _are_entries(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(entry, dict)
-        and all(isinstance(entry.get(key, ""), str) for key in ("file", "class_order", "joined_by"))
-        and isinstance(entry.get("sha256"), (str, type(None)))
-        and set(entry.get("not_evaluated", ())) <= {"masks", "keypoints"}
-        for entry in value
-    )
+def _sha256(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The checksum of all arrays with their names, dtypes and shapes."""
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return np.frombuffer(digest.digest(), dtype=np.uint8)

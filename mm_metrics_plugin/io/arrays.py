@@ -122,13 +122,13 @@ class JsonRows:
     def flags(self, field: str) -> np.ndarray:
         """A column of 0 and 1, or of booleans; rows without the field have False."""
         values = [row.get(field) for row in self.rows]
-        if not set(map(type, values)) <= {int, bool, type(None)}:
+        if not set(map(type, values)) <= {int, bool, type(None)} or not set(values) <= {0, 1, None}:
             values = [
                 value.item() if isinstance(value, (np.ndarray, np.generic)) and value.size == 1 else value
                 for value in map(_plain_array, values)
             ]
             for number, value in enumerate(values):
-                if not isinstance(value, (int, float, type(None))):
+                if not isinstance(value, (int, float, type(None))) or value not in (0, 1, None):
                     raise self.error(field, number, "0 or 1", value)
         return np.array(list(map(bool, values)), dtype=bool)
 

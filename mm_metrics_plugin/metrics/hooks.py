@@ -8,7 +8,7 @@ from typing import Any, Iterator, Sequence
 
 from mmengine.hooks import Hook, LoggerHook
 from mmengine.registry import HOOKS
-from mmengine.runner import BaseLoop, EpochBasedTrainLoop, IterBasedTrainLoop, Runner
+from mmengine.runner import BaseLoop, IterBasedTrainLoop, Runner
 from mmengine.visualization import BaseVisBackend, LocalVisBackend
 from mmengine.visualization.vis_backend import MLflowVisBackend
 
@@ -72,7 +72,7 @@ class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
 
     Args:
         figures: Patterns of names, with or without the prefix; ``*`` matches anything. All if None.
-        interval: Draw the first of this many validations: with 5, the first, the sixth and so on, also after a resume.
+        interval: Draw the first of this many validations: with 5, the first, the sixth and so on.
         max_classes: Leave out figures with more classes than this.
         dpi: Pixels per inch of the figures.
 
@@ -108,8 +108,7 @@ class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
 
     def before_val_epoch(self, runner: Runner) -> None:
         """Make the metrics keep the data of the figures, if this validation is drawn."""
-        earlier = _earlier_validations(runner)
-        if (self._validations if earlier is None else earlier) % self.interval == 0:
+        if self._validations % self.interval == 0:
             self._request(runner.val_loop)
         self._validations += 1
 
@@ -180,24 +179,6 @@ class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
         if (once or message) not in self._logged:
             self._logged.add(once or message)
             runner.logger.warning(f"MetricFigureHook: {message}")
-
-
-def _earlier_validations(runner: Runner) -> int | None:
-    """The number of earlier validations by the progress of mmengine's training loop; None outside of such a loop."""
-    loop = runner._train_loop  # train_loop would build one for a validation without training
-    if isinstance(loop, EpochBasedTrainLoop):
-        now = loop.epoch
-    elif isinstance(loop, IterBasedTrainLoop):
-        now = loop.iter
-    else:
-        return None
-    # An interval applies from one before its milestone; validations are at the multiples of the interval.
-    starts = [milestone - 1 for milestone in loop.dynamic_milestones[1:]]
-    earlier = 0
-    for start, stop, interval in zip([1, *starts], [*starts, now], loop.dynamic_intervals):
-        first, last = max(start, loop.val_begin, 1), min(stop, now) - 1
-        earlier += max(0, last // interval - (first - 1) // interval)
-    return earlier
 
 
 def _step(runner: Runner) -> int:

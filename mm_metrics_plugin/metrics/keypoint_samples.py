@@ -274,7 +274,7 @@ def _ground_truths(
     points = KeyPoints(array, sigmas, numbers("bbox", (4,), "left, top, width and height"))
     area = numbers("area", (), "a number")
     gts = GroundTruths(
-        [index for index, _, _ in rows],
+        np.array([index for index, _, _ in rows], dtype=np.int64),
         points,
         labels([row.get("category_id", 1) for _, _, row in rows], lambda row: place(row, "category_id")),
         crowd=numbers("iscrowd", (), "a number", 0) != 0,

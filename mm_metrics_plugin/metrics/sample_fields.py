@@ -17,16 +17,9 @@ from mm_metrics_plugin.states.base import FlatBatch
 Sample = Mapping[str, Any]
 Samples = Sequence[Sample]
 SampleName = Callable[[int], str]  # from the index of a sample of the batch to its name in messages
-# The dtypes that NumPy has too, bfloat16, and complex numbers, which have their own message.
-_DTYPES = frozenset(
-    getattr(torch, kind)
-    for kind in (
-        *("bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64"),
-        *("complex32", "complex64", "complex128"),
-    )
-)
-# By name: torch before 2.3 does not have them. torch does not compute with uint1 to uint7.
-_CONVERTED = ("torch.float8", "torch.uint16", "torch.uint32", "torch.uint64")
+_INTEGERS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_FLOATS = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+_COMPLEX = (torch.complex64, torch.complex128)  # have their own message
 _PRECISIONS = {torch.bfloat16: BFLOAT16, torch.float16: FLOAT16, torch.float32: FLOAT32}
 # How a dataset gets its ground truth.
 _REMEDIES = {
@@ -116,25 +109,18 @@ def real_value(value: Any, field: str, name: SampleName, index: int) -> Any:
 
 
 def plain_value(value: Any, field: str, name: SampleName, index: int) -> Any:
-    """The value of one sample as a dense tensor of a dtype that torch computes with, or as an array, checked.
-
-    float8 becomes float32, and unsigned integers become int64 (of 64 bits: an array), which changes no number.
-    """
+    """The value of one sample as a dense tensor of plain numbers or as an array, checked."""
     if isinstance(value, torch.Tensor):
-        refusal = _refusal_of_form(value)
-        if refusal is not None:
-            expected, form, remedy = refusal
-            raise MetricInputError(f"'{field}' of {name(index)} must be {expected} (found {form}): {remedy}")
-        if value.dtype in _DTYPES:
-            return value
-        kind = str(value.dtype)
-        if kind.startswith("torch.float8"):
-            return value.detach().float()
-        return value.cpu().numpy() if kind == "torch.uint64" else value.to(torch.int64)
+        is_dense = not value.is_nested and value.layout is torch.strided and not value.is_meta and not value.is_neg()
+        if not is_dense or value.dtype not in (*_INTEGERS, *_FLOATS, *_COMPLEX):
+            raise MetricInputError(
+                f"'{field}' of {name(index)} must be a dense tensor of plain numbers (found {value.dtype}, "
+                f"{value.layout}, on {value.device}): convert it, for example to dense float32 or int64"
+            )
+        return value
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise MetricInputError(
-            f"'{field}' of {name(index)} must be an array without a mask (found {int(value.mask.sum())} masked "
-            "values): leave out masked values, or call .filled(value)"
+            f"'{field}' of {name(index)} must be an array without a mask (found {int(value.mask.sum())} masked values)"
         )
     try:
         return np.asarray(value)
@@ -143,23 +129,6 @@ def plain_value(value: Any, field: str, name: SampleName, index: int) -> Any:
             f"'{field}' of {name(index)} must be a tensor, an array or a number (found a {type(value).__name__} that "
             f"NumPy cannot convert: {str(error).splitlines()[0]:.80})"
         ) from None
-
-
-def _refusal_of_form(tensor: torch.Tensor) -> tuple[str, str, str] | None:
-    """What was expected instead of this tensor, what was found and what to do; None for a tensor that can be read."""
-    if tensor.is_nested:
-        return "a dense tensor", "a nested tensor", "give every sample a tensor of its own, as nested.unbind() does"
-    if tensor.layout is not torch.strided:
-        return "a dense tensor", f"layout {tensor.layout}", "call .to_dense() before the evaluation"
-    if tensor.is_meta:
-        form = f"shape {tuple(tensor.shape)} on the meta device"
-        return "a tensor with values", form, "load the model on a real device"
-    dtype, plain = f"{tensor.dtype}", "a tensor of plain numbers"
-    if tensor.is_quantized:
-        return plain, dtype, "call .dequantize() before the evaluation"
-    if tensor.dtype not in _DTYPES and not dtype.startswith(_CONVERTED):
-        return plain, dtype, "convert it to float32 or int64"
-    return None
 
 
 def same_kind(values: Sequence[Any]) -> bool:
@@ -191,8 +160,7 @@ def same_dtype(arrays: Sequence[np.ndarray], field: str, name: SampleName) -> li
 def score_precision(value: Any) -> int:
     """The code of the precision of scores."""
     if isinstance(value, torch.Tensor):
-        wide = FLOAT32 if str(value.dtype).startswith("torch.float8") else FLOAT64  # float8 is read as float32
-        return _PRECISIONS.get(value.dtype, wide)
+        return _PRECISIONS.get(value.dtype, FLOAT64)
     return precision_of(np.asarray(value).dtype)
 
 
@@ -225,8 +193,6 @@ def _readable(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
     value = value.detach()
-    if value.is_neg() or value.is_conj():  # the memory holds other numbers than the tensor
-        value = value.resolve_conj().resolve_neg()
     return value.float() if value.dtype is torch.bfloat16 else value
 
 

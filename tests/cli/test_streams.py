@@ -7,12 +7,11 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import warnings
 
 import pytest
 
-from mm_metrics_plugin.cli import classification, main, streams
+from mm_metrics_plugin.cli import main, streams
 from mm_metrics_plugin.states.distributed import launched_processes
 from tests.helpers import result_files as files
 from tests.helpers.result_files import command, error_of, succeeded
@@ -125,32 +124,6 @@ def test_missing_glyphs_are_reported_once(folder, tmp_path, capsys, monkeypatch)
     error = capsys.readouterr().err
     assert "Glyph" not in error
     assert error.count("mm-metrics: warning") == error.count(f"warning: {streams.MISSING_GLYPHS}") == 1
-
-
-def test_threads_leave_warnings_as_they_were(folder, monkeypatch):
-    """The first thread to begin would be the first to end, and the second would restore what it found."""
-    before, filters = warnings.showwarning, list(warnings.filters)
-    first_inside, second_inside = threading.Event(), threading.Event()
-    run = classification.run
-
-    def run_in_thread(parsed):
-        if first_inside.is_set():
-            second_inside.set()
-        else:
-            first_inside.set()
-            second_inside.wait(0.5)  # in vain: the second thread waits for this one
-        run(parsed)
-
-    monkeypatch.setattr(classification, "run", run_in_thread)
-    arguments = ["classification", str(folder / "samples.pkl"), "--quiet"]
-    threads = [threading.Thread(target=main, args=(arguments,)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-        assert first_inside.wait(600)
-    for thread in threads:
-        thread.join()
-    assert second_inside.is_set()
-    assert warnings.showwarning is before and list(warnings.filters) == filters
 
 
 def test_each_call_shows_its_warnings_again(folder, capsys):

@@ -73,12 +73,12 @@ METRICS = [
     (
         "a sparse tensor",
         classifier({**scored(), "pred_score": scored()["pred_score"].to_sparse()}),
-        "'pred_score'; sample 1; found layout torch.sparse_coo; to_dense",
+        "'pred_score'; sample 1; torch.sparse_coo; dense",
     ),
     (
         "a tensor on the meta device",
         detector(image(scores=torch.empty(1, device="meta"))),
-        "'pred_instances.scores'; sample 1; found shape (1,); meta",
+        "'pred_instances.scores'; sample 1; dense tensor; on meta",
     ),
     # mmengine's Evaluator takes the keys of a batch in one dict for samples.
     ("a dict of a batch", classifier("pred_score"), "sample 1; dict; found the text 'pred_score'"),
@@ -131,7 +131,7 @@ COMMANDS = [
     (
         "other classes than named",
         classification(lambda samples: samples, "--classes", "cat,dog"),
-        "results.pkl; 3 classes; 2 classes ('cat', 'dog'); --classes a,b",
+        "results.pkl; 3 classes; 2 class names",
     ),
     (
         "other classes than the ground truth",

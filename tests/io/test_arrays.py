@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.evaluation.saved_states import read_state
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.thresholding import PRECISIONS
 from mm_metrics_plugin.io.readers import read_classification, read_detections
 from mm_metrics_plugin.io.safe_pickle import loads, tensors
 from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine
-from mm_metrics_plugin.io.state_file import read_state
 
 FORMS = ["float64", "float32", "float16", "bfloat16", ">f4", ">f2"]
 pytestmark = pytest.mark.filterwarnings("ignore:.*read with plain pickle on request")

@@ -295,7 +295,7 @@ def test_crowd_flags(flag):
         return counts["ground_truths_ignored"]
 
     assert crowds(flag) == crowds(1) != crowds(0) == crowds(None)
-    for wrong in ("0", [0], np.array([0, 1]), torch.zeros(2), {}):
+    for wrong in ("0", 2, -1, 0.5, float("nan"), [0], np.array([0, 1]), torch.zeros(2), {}):
         with pytest.raises(ResultFileError, match="'iscrowd' of annotation number 0 must be 0 or 1"):
             crowds(wrong)
 

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from mm_metrics_plugin.evaluation.joining import join
+from mm_metrics_plugin.evaluation.saved_states import read_state, write_state
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io import files as reading
@@ -26,7 +27,6 @@ from mm_metrics_plugin.io.detection_data import AnnotationSet
 from mm_metrics_plugin.io.files import check_num_classes
 from mm_metrics_plugin.io.readers import read_classification, read_detections
 from mm_metrics_plugin.io.safe_pickle import read_pickle
-from mm_metrics_plugin.io.state_file import read_state, write_state
 from mm_metrics_plugin.row_counts import RowCounts
 from tests.helpers.pickles import GOOD, P2, STOP, damaged, numbers, storage, storage_bytes, tensor
 
@@ -42,7 +42,7 @@ from mm_metrics_plugin.io.readers import read_classification
 from mm_metrics_plugin.io.readers import read_ground_truth
 from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.io.readers import read_detections
-from mm_metrics_plugin.io.state_file import read_state
+from mm_metrics_plugin.evaluation.saved_states import read_state
 
 def report(path):
     results = read_detections(path)

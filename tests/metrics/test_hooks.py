@@ -13,8 +13,7 @@ import torch
 from mmengine.config import Config
 from mmengine.evaluator import Evaluator
 from mmengine.hooks import Hook
-from mmengine.runner import EpochBasedTrainLoop, IterBasedTrainLoop, Runner
-from mmengine.runner.utils import calc_dynamic_intervals
+from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement, InstanceData
 from mmengine.visualization import LocalVisBackend, WandbVisBackend
 from mmengine.visualization.vis_backend import MLflowVisBackend
@@ -35,7 +34,7 @@ from mm_metrics_plugin import (
 )
 from mm_metrics_plugin.metrics.base import FigureSpec
 from mm_metrics_plugin.metrics.evaluation_checks import check_evaluations, check_keys
-from mm_metrics_plugin.metrics.hooks import _earlier_validations, _name_for
+from mm_metrics_plugin.metrics.hooks import _name_for
 from mm_metrics_plugin.testing import run_processes
 from tests.helpers.cases_detection import CLASSES, detections
 from tests.helpers.runners import Dataset, log_text, runner_for
@@ -133,44 +132,6 @@ def test_interval_patterns_and_the_test_loop(tmp_path):
     assert [len(logged.Images(name)) for name in names] == [2, 2]  # of three validations, the first and the third
     warning = "no metric has figures called confusoin (there are single-label/curves, single-label-prf/confusion_matrix"
     assert log_text(tmp_path).count(warning) == 1
-
-
-@pytest.mark.parametrize("by_epoch", [True, False])
-@pytest.mark.parametrize("begin", [1, 4, 7])
-@pytest.mark.parametrize("interval, changes", [(1, None), (3, None), (5, [(12, 2)]), (4, [(9, 3), (20, 1)])])
-def test_validations_are_counted_as_the_loop_runs_them(by_epoch, begin, interval, changes):
-    """The loop's own ``run`` with a training step that does nothing; also from a later start, as after a resume."""
-    counted = []
-    cls = EpochBasedTrainLoop if by_epoch else IterBasedTrainLoop
-    milestones, intervals = calc_dynamic_intervals(interval, changes)
-
-    class Loop(cls):
-        dataloader_iterator = iter(int, 1)
-
-        def __init__(self, start):
-            self._epoch = self._iter = start
-            self._max_epochs = self._max_iters = 23
-            self._runner, self.stop_training, self.val_begin, self.val_interval = runner, False, begin, interval
-            self.dynamic_milestones, self.dynamic_intervals = milestones, intervals
-
-        def run_epoch(self):
-            self._epoch += 1
-
-        def run_iter(self, data_batch):
-            self._iter += 1
-
-    model = SimpleNamespace(train=lambda: None)
-    loop = SimpleNamespace(run=lambda: counted.append(_earlier_validations(runner)))
-    runner = SimpleNamespace(call_hook=lambda name: None, val_loop=loop, model=model)
-    runner._train_loop = Loop(0)
-    runner._train_loop.run()
-    whole = list(counted)
-    assert whole == list(range(len(whole)))
-    for start in (3, 10, 19):
-        counted.clear()
-        runner._train_loop = Loop(start)
-        runner._train_loop.run()
-        assert counted == whole[len(whole) - len(counted) :]
 
 
 # --- figures without training -----------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class Geometry(Protocol):
 
     @classmethod
     def from_images(
-        cls: type[_G], values: Sequence[Any], to_array: Callable[[Any], np.ndarray], **options: Any
+        cls: type[_G], values: Sequence[Any], to_array: Callable[[Any], np.ndarray], *args: Any, **options: Any
     ) -> tuple[_G, list[int]]:
         """The shapes of several images and their numbers; ``to_array`` converts what is no array.
 
