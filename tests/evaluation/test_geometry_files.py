@@ -500,11 +500,3 @@ def test_boxes_and_masks_of_mmdet_and_mmrotate_are_data(protocol, monkeypatch):
         assert report.analysis.average_precision.to_dict()["mAP"] == 1
     with pytest.raises(ResultFileError, match="the state of an object is not a dict with tensor"):
         loads(pickle.dumps(content["rotated"], 2).replace(b"\x06\0\0\0tensor", b"\x06\0\0\0sensor"))
-
-
-def test_skeletons_of_the_categories_draw_detections():
-    truth, results = keypoint_files(2)
-    report = evaluate_detection(truth, results, iou_type="keypoints")
-    lengths = report.state["examples"].arrays()["shapes_outline_lengths"]
-    assert set(lengths.tolist()) >= {5}  # two lines of two points, and the row of NaN between them
-    assert lengths.max() == 5

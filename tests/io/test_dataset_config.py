@@ -13,6 +13,7 @@ pytest.importorskip("mmdet")
 from mmdet.datasets import CocoDataset
 from mmengine.registry import DATASETS
 
+from mm_metrics_plugin import evaluate_detection
 from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
@@ -83,11 +84,11 @@ def written(folder, content, name="truth.json"):
     return path
 
 
-def built(folder, file, kind="CocoDataset", dataset="part", classes=CLASSES):
+def built(folder, file, kind="CocoDataset", dataset="part", classes=CLASSES, **options):
     """The ground truth of a config."""
     path = folder / "config.py"
     path.write_text(CONFIG.format(file=file.as_posix(), kind=kind, dataset=dataset, classes=classes))
-    return read_ground_truth(path)
+    return read_ground_truth(path, **options)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -208,3 +209,38 @@ def test_objects_that_are_not_in_the_file_have_the_area_of_their_box(tmp_path, d
     sides = truth.objects.boxes.array[:, 2:] - truth.objects.boxes.array[:, :2]
     np.testing.assert_array_equal(truth.objects.area, sides[:, 0] * sides[:, 1])
     assert truth.row_counts.to_dict() == {"read": len(sides), "used": len(sides), "dropped": {}}
+
+
+def test_masks_of_a_config_are_those_of_its_annotation_file(tmp_path, dataset_types, monkeypatch):
+    content = annotations(3)
+    for row in content["annotations"]:
+        left, top, width, height = row["bbox"]
+        row["segmentation"] = [[left, top, left + width, top, left + width, top + height]]
+    file = written(tmp_path, content)
+    whole = read_ground_truth(file, iou_type="segm").objects
+    order = np.argsort(whole.image, kind="stable")
+    for kind, keep in (("CocoDataset", slice(None)), ("LargeOnly", None)):
+        objects = built(tmp_path, file, kind=kind, iou_type="segm").objects
+        if keep is None:  # a dataset with other rules
+            boxes = read_ground_truth(file).objects
+            keep = ((boxes.boxes.array[:, 2] > 30) & (boxes.area > 0))[order]
+        expected = whole.take(order[keep])
+        for name, array in expected.geometry.to_arrays().items():
+            np.testing.assert_array_equal(objects.geometry.to_arrays()[name], array)
+        np.testing.assert_array_equal(objects.area, expected.area)
+    builds, build = [], DATASETS.build
+    monkeypatch.setattr(DATASETS, "build", lambda *args, **options: (builds.append(1), build(*args, **options))[1])
+    built(tmp_path, file)
+    rle = {"size": [500, 500], "counts": [1000, 2000, 247000]}
+    rows = [{"image_id": 1, "category_id": 3, "bbox": [0, 0, 5, 5], "score": 0.5, "segmentation": rle}]
+    samples = [
+        {"img_id": image["id"], "pred_instances": {"bboxes": [], "masks": [], "scores": [], "labels": []}}
+        for image in content["images"]
+    ]
+    samples[0]["pred_instances"] = {"bboxes": [[0, 0, 5, 5]], "masks": [rle], "scores": [0.5], "labels": [0]}
+    both = evaluate_detection(tmp_path / "config.py", samples, iou_type=("bbox", "segm"))
+    assert len(builds) == 2  # of two calls
+    for iou_type, report in both.reports.items():
+        of_file = evaluate_detection(file, rows, iou_type=iou_type)
+        assert report.counts["ground_truths"] == of_file.counts["ground_truths"]
+        assert [rule.counts for rule in report.matching_rules] == [rule.counts for rule in of_file.matching_rules]
