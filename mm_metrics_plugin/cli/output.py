@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Callable, Iterable, Iterator, Sequence, TypeVar
 
-from mm_metrics_plugin.cli.streams import is_terminal, write_error, write_output
+from mm_metrics_plugin.cli.streams import is_terminal, with_flags, write_error, write_output
 from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError
 from mm_metrics_plugin.render.outputs import (
     PageOptions,
@@ -130,7 +130,10 @@ def deliver(arguments: Namespace, evaluate: Callable[[Progress], Report | None])
             _suggested(arguments),
             "--verbose prints all" if folder is None else "report.md has all",
         )
-        write_output(report_outputs(report, text=text).formats[arguments.format](), kind=arguments.format)
+        printed = report_outputs(report, text=text).formats[arguments.format]()
+        if arguments.format == "text":
+            printed = with_flags(printed, arguments.flags)
+        write_output(printed, kind=arguments.format)
         if folder is not None:  # on stderr, separate from the report
             write_error(f"wrote {', '.join(saved.files)} to {printable(folder)}")
     if arguments.show:

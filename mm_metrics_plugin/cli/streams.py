@@ -19,8 +19,8 @@ MISSING_GLYPHS = (
     "no font of the figures has some characters of the names, which are drawn as boxes; for Chinese, install the font "
     "Noto Sans CJK"
 )
-# An argument as messages name it: allow_missing=True, class_order='classes', max_dets=100, classes=[...], config=...
-_ARGUMENT = re.compile(r"\b(\w+)=(\.\.\.|\[\.\.\.\]|'[^']*'|[\w.]*\w)")
+# An argument as messages name it: allow_missing=True, class_order='classes', max_dets=100, classes=[...], the option config=...
+_ARGUMENT = re.compile(r"\b(?:the option )?(\w+)=(\.\.\.|\[\.\.\.\]|'[^']*'|[\w.]*\w)")
 
 
 def write_output(text: str, *, kind: str = "text") -> None:
@@ -81,6 +81,8 @@ def with_flags(message: str, flags: Mapping[str, str]) -> str:
     Example:
         >>> with_flags("give classes=[...], or class_order='classes'", {"classes": "--classes", "class_order": "-o"})
         'give --classes, or -o classes'
+        >>> with_flags("use the option iou_type='segm'", {"iou_type": "--iou-type"})
+        'use --iou-type segm'
     """
 
     def flag(match: re.Match[str]) -> str:

@@ -117,7 +117,7 @@ def unevaluated_lines(entries: Any, settings: Mapping[str, Any]) -> list[str]:
     fields = dict.fromkeys(field for entry in entries for field in entry.get("not_evaluated", ()))
     return [
         f"results contain {name}; evaluating {IOU_TYPES[settings['iou_type']].description}; use the option "
-        f"iou_type={iou_type} for {name}"
+        f"iou_type={iou_type!r} for {name}"
         for name, iou_type in map(_SHAPES.__getitem__, fields)
     ]
 

@@ -148,10 +148,11 @@ def test_masks_that_are_not_evaluated_are_named(tmp_path):
     for image in content[:3]:
         image["pred_instances"]["masks"] = [{"size": [4, 4], "counts": "04"}] * len(image["pred_instances"]["scores"])
     masks = files.write_pickle(tmp_path / "masks.pkl", content)
-    sentence = "results contain masks; evaluating boxes; use the option iou_type=segm for masks"
+    sentence = "results contain masks; evaluating boxes; use --iou-type segm for masks"
+    on_page = "results contain masks; evaluating boxes; use the option iou_type=&#39;segm&#39; for masks"
     for arguments in (["compare", truth, boxes, masks, *QUICK], ["detection", truth, masks]):
         assert sentence in files.printed(*arguments, tmp_path / "out", "--html")
-        assert sentence in (tmp_path / "out" / "report.html").read_text()
+        assert on_page in (tmp_path / "out" / "report.html").read_text()
     runs = json.loads((tmp_path / "out" / "comparison.json").read_text())["inputs"]["runs"]
     assert [run.get("not_evaluated") for run in runs] == [None, ["masks"]]
 
