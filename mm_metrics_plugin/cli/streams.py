@@ -19,7 +19,7 @@ MISSING_GLYPHS = (
     "no font of the figures has some characters of the names, which are drawn as boxes; for Chinese, install the font "
     "Noto Sans CJK"
 )
-# An argument as messages name it: allow_missing=True, class_order='classes', max_dets=100, classes=[...], the option config=...
+# An argument as messages name it: allow_missing=True, class_order='classes', classes=[...], the option config=...
 _ARGUMENT = re.compile(r"\b(?:the option )?(\w+)=(\.\.\.|\[\.\.\.\]|'[^']*'|[\w.]*\w)")
 
 
