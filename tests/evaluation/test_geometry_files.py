@@ -252,6 +252,9 @@ def test_rotated_boxes_of_every_format(tmp_path):
     with pytest.warns(MetricWarning, match=r"in alphabetical order .*give the order of the model with classes=\[...\]"):
         report = evaluate_detection(folder, rotated_samples(batch, five), iou_type="rbox")
     assert report.classes == tuple(sorted({f"class{label}" for label in batch.ground_truths.labels}))
+    (folder / "P0.txt").write_text("0 0 9 9 9 0 0 9 class0 0\n0 0 9 0 3 3 0 9 class0 0\n0 0 9 0 9 9 0 9 class0 0\n")
+    with pytest.warns(MetricWarning, match="2 quadrilaterals not convex, first in image 'P0'; the convex hull is used"):
+        evaluate_detection(folder, rotated_samples(batch, five), iou_type="rbox", classes=classes)
     (folder / "P0.txt").write_text("1 2 3 4 5 6 7 ship 0\n")
     with pytest.raises(ResultFileError, match=r"P0.txt: line 1 must be eight coordinates, a class and a difficulty"):
         evaluate_detection(folder, rotated_samples(batch, five), iou_type="rbox", classes=classes)
