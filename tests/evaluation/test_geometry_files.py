@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import sys
+import tracemalloc
 import types
 
 import numpy as np
@@ -458,6 +459,21 @@ def test_masks_without_pycocotools(monkeypatch):
     evaluate_detection(ONE, [FOUND], iou_type="segm")
     with pytest.raises(ResultFileError, match="masks given as polygons need pycocotools: pip install pycocotools"):
         evaluate_detection(polygon, [FOUND], iou_type="segm")
+
+
+@pytest.mark.parametrize("size", [[1, (1 << 32) - 1], [65535, 65535]])
+def test_masks_of_huge_images_take_little_memory(size):
+    """A run of a few bytes covers four billion pixels; its outline is that of its box."""
+    rle = {"size": size, "counts": [0, size[0] * size[1]]}
+    truth = {**ONE, "images": [{"id": 7, "height": size[0], "width": size[1]}]}
+    truth["annotations"] = changed(ONE["annotations"], 0, segmentation=rle)
+    tracemalloc.start()
+    report = evaluate_detection(truth, [{**FOUND, "segmentation": rle}] * 300, iou_type="segm")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 26
+    assert report.matching_rules[0].columns["tp"].tolist() == [1]
+    assert report.state["examples"].arrays()["shapes_outline_points"].max() == size[1]
 
 
 def test_files_that_lack_the_shapes_say_which_type_they_hold(tmp_path):
