@@ -141,7 +141,8 @@ class DetectionPRF(StreamingMetric):
         **kwargs: Any,
     ) -> None:
         require_choice("iou_type", iou_type, list(IOU_TYPES))
-        self.default_prefix = IOU_TYPES[iou_type].prefix
+        if self.default_prefix == DetectionPRF.default_prefix:  # not that of a subclass
+            self.default_prefix = IOU_TYPES[iou_type].prefix
         super().__init__(**kwargs)
         require_choice("matching", matching, list(MATCHING_RULES))
         analyses = MATCHING_RULES[matching].has_analyses

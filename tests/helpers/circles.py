@@ -10,8 +10,9 @@ from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
 from mm_metrics_plugin.functional.detection.instances import flatten_instances, joined_rows, rows_of_images
 from mm_metrics_plugin.io.detection_data import AnnotationSet, DetectionResults
 from mm_metrics_plugin.io.formats import DETECTIONS, GROUND_TRUTH, Format, dict_with
-from mm_metrics_plugin.metrics.detection_samples import with_image_order
+from mm_metrics_plugin.metrics.detection_samples import image_keys
 from mm_metrics_plugin.row_counts import RowCounts
+from mm_metrics_plugin.states.detection import ImageBatch
 
 CLASSES = ("coin", "plate")
 CORNERS = np.linspace(0, 2 * np.pi, 17)
@@ -50,8 +51,11 @@ class Circles:
     def is_ignored(self):
         return np.zeros(len(self), dtype=bool)
 
-    def mismatch(self, image, ground_truths):
+    def mismatch(self, image, ground_truths, image_sizes=None):
         return None
+
+    def drawn_like(self, other):
+        return self
 
     def take(self, rows):
         return Circles(self.array[rows])
@@ -112,7 +116,8 @@ class CirclePRF(DetectionPRF):
             len(samples),
             {"groups": [sample["group"] for sample in samples]},
         )
-        return with_image_order(batch, samples, self.dataset_indices(len(samples)), names)
+        order, _ = image_keys(samples, self.dataset_indices(len(samples)), names)
+        return ImageBatch(batch, order, None, names)
 
 
 def _columns(images, part, fields):

@@ -34,7 +34,7 @@ class Shapes:
     def is_ignored(self):
         return self._boxes.is_ignored()
 
-    def mismatch(self, image, ground_truths):
+    def mismatch(self, image, ground_truths, image_sizes=None):
         return None
 
     def take(self, rows):
