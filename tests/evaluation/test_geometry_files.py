@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import sys
+import tracemalloc
 import types
 
 import numpy as np
@@ -252,6 +253,9 @@ def test_rotated_boxes_of_every_format(tmp_path):
     with pytest.warns(MetricWarning, match=r"in alphabetical order .*give the order of the model with classes=\[...\]"):
         report = evaluate_detection(folder, rotated_samples(batch, five), iou_type="rbox")
     assert report.classes == tuple(sorted({f"class{label}" for label in batch.ground_truths.labels}))
+    (folder / "P0.txt").write_text("0 0 9 9 9 0 0 9 class0 0\n0 0 9 0 3 3 0 9 class0 0\n0 0 9 0 9 9 0 9 class0 0\n")
+    with pytest.warns(MetricWarning, match="2 quadrilaterals not convex, first in image 'P0'; the convex hull is used"):
+        evaluate_detection(folder, rotated_samples(batch, five), iou_type="rbox", classes=classes)
     (folder / "P0.txt").write_text("1 2 3 4 5 6 7 ship 0\n")
     with pytest.raises(ResultFileError, match=r"P0.txt: line 1 must be eight coordinates, a class and a difficulty"):
         evaluate_detection(folder, rotated_samples(batch, five), iou_type="rbox", classes=classes)
@@ -455,6 +459,21 @@ def test_masks_without_pycocotools(monkeypatch):
     evaluate_detection(ONE, [FOUND], iou_type="segm")
     with pytest.raises(ResultFileError, match="masks given as polygons need pycocotools: pip install pycocotools"):
         evaluate_detection(polygon, [FOUND], iou_type="segm")
+
+
+@pytest.mark.parametrize("size", [[1, (1 << 32) - 1], [65535, 65535]])
+def test_masks_of_huge_images_take_little_memory(size):
+    """A run of a few bytes covers four billion pixels; its outline is that of its box."""
+    rle = {"size": size, "counts": [0, size[0] * size[1]]}
+    truth = {**ONE, "images": [{"id": 7, "height": size[0], "width": size[1]}]}
+    truth["annotations"] = changed(ONE["annotations"], 0, segmentation=rle)
+    tracemalloc.start()
+    report = evaluate_detection(truth, [{**FOUND, "segmentation": rle}] * 300, iou_type="segm")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 26
+    assert report.matching_rules[0].columns["tp"].tolist() == [1]
+    assert report.state["examples"].arrays()["shapes_outline_points"].max() == size[1]
 
 
 def test_files_that_lack_the_shapes_say_which_type_they_hold(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, first_ten, shortened
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, first_ten, pluralize, shortened
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.rotated_boxes import RotatedBoxes
 from mm_metrics_plugin.io.class_order import ALPHABETICAL, CLASSES
@@ -62,7 +62,14 @@ def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
             MetricWarning,
         )
     labels = lookup(names, {name: label for label, name in enumerate(classes)})
-    boxes = RotatedBoxes(np.array(corners, dtype=np.float64).reshape(-1, 8))
+    boxes, changed = _convex(np.array(corners, dtype=np.float64).reshape(-1, 8))
+    if changed.any():
+        first = files[image[int(np.argmax(changed))]].stem
+        warnings.warn(
+            f"{folder.name}: {pluralize(int(changed.sum()), 'quadrilateral')} not convex, first in image {first!a}; "
+            "the convex hull is used",
+            MetricWarning,
+        )
     objects = GroundTruths(np.array(image, dtype=np.int64), boxes, labels, ignore=np.array(difficult, dtype=bool))
     keep, row_counts = RowCounts.select({"class not chosen": labels < 0})
     stems = tuple(path.stem for path in files)
@@ -79,6 +86,27 @@ def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
         image_set_sha256=image_set_sha256,
         sha256=hashlib.sha256("".join(digests).encode()).hexdigest(),
     )
+
+
+# Orders of four points, and triangles: the largest is the convex hull.
+_ORDERS = np.array([[0, 1, 2, 3], [0, 2, 1, 3], [0, 1, 3, 2], [0, 1, 2, 2], [0, 1, 3, 3], [0, 2, 3, 3], [1, 2, 3, 3]])
+_ROUNDING = 1e-9
+
+
+def _convex(corners: np.ndarray) -> tuple[RotatedBoxes, np.ndarray]:
+    """The quadrilaterals (N, 8) or, of those that are not convex, the convex hulls, and which these are.
+
+    Example:
+        >>> boxes, changed = _convex(np.array([[0.0, 0, 4, 4, 4, 0, 0, 4], [0, 0, 4, 0, 4, 4, 0, 4]]))
+        >>> boxes.areas(), changed
+        (array([16., 16.]), array([ True, False]))
+    """
+    candidates = corners.reshape(-1, 4, 2)[:, _ORDERS].reshape(-1, 8)
+    areas = RotatedBoxes(candidates).areas().reshape(-1, len(_ORDERS))
+    best = areas.argmax(axis=1)
+    changed = areas[:, 0] < areas.max(axis=1, initial=0) * (1 - _ROUNDING)
+    hulls = candidates.reshape(-1, len(_ORDERS), 8)[np.arange(len(corners)), np.where(changed, best, 0)]
+    return RotatedBoxes(hulls), changed
 
 
 FORMATS = (

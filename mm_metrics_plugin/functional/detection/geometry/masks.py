@@ -33,11 +33,14 @@ from mm_metrics_plugin.functional.detection.geometry._runs import (
     segment_starts,
     segment_sums,
 )
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection.data import GroundTruths
 
 _M = TypeVar("_M", bound="Masks")
+MAX_DRAWN_COLUMNS = 1 << 14  # that the runs of a mask continue into
+_BLOCK_COLUMNS = 1 << 20  # drawn at once
 
 
 class Masks:
@@ -296,8 +299,20 @@ class Masks:
         return self._of(runs_of_columns(Columns(row, expanded(first, number), top, bottom), sizes[:, 0]), sizes)
 
     def outlines(self) -> Outlines:
-        """The outer and inner contours, simplified by about a pixel."""
-        return contours(self._columns(), len(self))
+        """The outer and inner contours, simplified by about a pixel; the boxes of masks that are extremely wide.
+
+        A run of a few bytes can be an image of 4 billion columns.
+        """
+        height = np.repeat(self.sizes[:, 0], self.lengths)
+        start, stop = self.runs.T.astype(np.int64)
+        columns = segment_sums((stop - 1) // height - start // height, self.lengths)  # besides one for each run
+        drawn = np.flatnonzero(columns <= MAX_DRAWN_COLUMNS)
+        blocks = np.cumsum((columns + self.lengths)[drawn]) // _BLOCK_COLUMNS
+        parts = [self.take(rows) for rows in np.split(drawn, np.flatnonzero(np.diff(blocks)) + 1)]
+        boxes = np.flatnonzero(columns > MAX_DRAWN_COLUMNS)
+        edges = Boxes(np.stack(self.take(boxes).bounding_boxes(), axis=1)).outlines()
+        outlines = Outlines.concatenate([*(contours(part._columns(), len(part)) for part in parts), edges])
+        return outlines.take(np.argsort(np.append(drawn, boxes))) if len(boxes) else outlines
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """The runs, their number per mask and the image sizes."""
