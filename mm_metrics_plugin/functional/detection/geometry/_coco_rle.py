@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, NoReturn, Sequence
 
 import numpy as np
@@ -50,9 +51,9 @@ def rles_of_segmentations(
     segmentations: Sequence[Any], sizes: Sequence[Any], names: Sequence[object] | None
 ) -> list[dict[str, Any]]:
     """RLE dicts of COCO's ``segmentation``; polygons are drawn."""
-    rles = []
+    rles, plain = [], _are_plain(segmentations)
     for row, (parts, size) in enumerate(zip(segmentations, checked_sizes(sizes, names).tolist())):
-        rle = parts if isinstance(parts, dict) else _drawn(parts, size, row, names)
+        rle = parts if isinstance(parts, dict) else _drawn(parts, size, row, names, plain)
         if "size" in rle and list(rle["size"]) != size:
             fail(row, names, f"have the size {size} of its image", rle["size"])
         rles.append(rle)
@@ -189,7 +190,26 @@ def _check_counts(
     fail(int(rows[index]), names, expected, int(found))
 
 
-def _drawn(polygons: Any, size: list[int], row: int, names: Sequence[object] | None) -> dict[str, Any]:
+def _are_plain(segmentations: Sequence[Any]) -> bool:
+    """Whether all polygons are valid lists of numbers, the usual case, so that none has to be checked by itself."""
+    polygons = list(chain.from_iterable(parts for parts in segmentations if isinstance(parts, list)))
+    if any(type(points) is not list for points in polygons):
+        return False
+    lengths = np.fromiter(map(len, polygons), np.int64, len(polygons))
+    if (lengths < 6).any() or (lengths % 2).any():
+        return False
+    try:
+        xy = np.fromiter(chain.from_iterable(polygons), np.float64, int(lengths.sum())).reshape(-1, 2)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    first, last = segment_starts(lengths // 2), np.cumsum(lengths // 2) - 1
+    step = np.abs(xy - np.roll(xy, -1, axis=0)).max(axis=1)
+    step[last] = np.abs(xy[last] - xy[first]).max(axis=1)
+    around = np.add.reduceat(step, first) if len(first) else step
+    return bool((np.abs(xy) <= MAX_OUTLINE).all() and (around <= MAX_OUTLINE).all())  # NaN is not
+
+
+def _drawn(polygons: Any, size: list[int], row: int, names: Sequence[object] | None, plain: bool) -> dict[str, Any]:
     """The RLE of the union of polygons."""
     if not isinstance(polygons, (list, tuple)):
         fail(row, names, "be a list of polygons or a COCO RLE", polygons)
@@ -199,10 +219,11 @@ def _drawn(polygons: Any, size: list[int], row: int, names: Sequence[object] | N
         from pycocotools import mask
     except ImportError as error:
         raise ImportError("masks given as polygons need pycocotools: pip install pycocotools") from error
-    drawn: dict[str, Any] = mask.merge(
-        mask.frPyObjects([_checked_polygon(polygon, row, names) for polygon in polygons], *size)
-    )
-    return drawn
+    if not plain or not isinstance(polygons, list):
+        polygons = [_checked_polygon(polygon, row, names) for polygon in polygons]
+    rles: list[dict[str, Any]] = mask.frPyObjects(polygons, *size)
+    merged: dict[str, Any] = rles[0] if len(rles) == 1 else mask.merge(rles)
+    return merged
 
 
 def _checked_polygon(points: Any, row: int, names: Sequence[object] | None) -> list[float]:

@@ -192,6 +192,8 @@ class Masks:
         if wrong.any():
             row = int(np.argmax(wrong))
             return row, f"have a size of 1 to {MAX_PIXELS} pixels", tuple(self.sizes[row].tolist())
+        if self._runs_are_valid():
+            return None
         rows = self._runs.rows()
         start, stop = self.runs.T.astype(np.int64)
         before = np.append(0, np.where(rows[1:] == rows[:-1], stop[:-1], -1))[: len(rows)]
@@ -202,6 +204,15 @@ class Masks:
             run = int(np.argmax(wrong))
             return int(rows[run]), "have ascending runs inside of its image", tuple(self.runs[run].tolist())
         return None
+
+    def _runs_are_valid(self) -> bool:
+        filled = np.flatnonzero(self.lengths)
+        last = np.cumsum(self.lengths[filled]) - 1
+        start, stop = self.runs.T
+        ascending = start[1:] > stop[:-1]
+        ascending[last[:-1]] = True
+        inside = stop[last] <= self.sizes[filled].prod(axis=1)
+        return bool((start >= 0).all() and (start < stop).all() and ascending.all() and inside.all())
 
     def is_ignored(self) -> np.ndarray:
         """(N,) False."""
