@@ -258,10 +258,11 @@ def _differences(report: RuleReport, matching_rules: Sequence[str], iou_type: st
             regions = pluralize(counts["crowds"], "crowd region")
             lines.append(f"{rule} counts {regions} as ordinary ground truths; {ANALYSIS_RULE} ignores them")
     elif counts.get("ground_truths_ignored"):
-        name, has_mmdet = geometry.ignored_name, "mmdet" in IOU_TYPES[iou_type].matching
+        name = geometry.ignored_name
+        others = [other for other in IOU_TYPES[iou_type].matching if not MATCHING_RULES[other].ignores_crowds]
         lines.append(
             f"{rule} ignores {pluralize(counts['ground_truths_ignored'], name)} and detections that match only "
-            f"{name}s ({counts['detections_ignored']:,}){'; mmdet counts them' if has_mmdet else ''}"
+            f"{name}s ({counts['detections_ignored']:,}){''.join(f'; {other} counts them' for other in others)}"
         )
     if rule.class_agnostic:
         classes = report.result.matrix[:-1, :-1]
