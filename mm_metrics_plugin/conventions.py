@@ -57,17 +57,29 @@ DEFAULT_IOU_TYPE = "bbox"
 DEFAULT_MATCHING = ("coco", "mmdet")  # of reports: the first is printed and drawn, files contain both
 
 
+NO_LIMIT = 1_000_000_000  # of detections
+
+
 @dataclass(frozen=True)
 class Convention:
-    """The grid of average precision and recall. A new convention is an entry of ``CONVENTIONS``."""
+    """How average precision is computed. A new convention is an entry of ``CONVENTIONS``.
+
+    A convention that assigns in a new way also needs a function in ``functional/detection/grid.py``.
+    """
 
     name: str
-    description: str
+    description: str  # whose numbers they are, shown in reports
+    iou_types: tuple[str, ...]  # that it is defined for
     iou_thrs: tuple[float, ...]  # averaged over
-    named_iou_thrs: tuple[float, ...]  # with values of their own, such as mAP_50
-    area_edges: tuple[float, ...]  # boundaries between the area ranges
-    max_dets: int  # detections per class and image
-    recall_max_dets: tuple[int, ...]  # fewer detections per class and image, for average recall
+    area_edges: tuple[float, ...] = (32.0**2, 96.0**2)  # boundaries between the area ranges
+    max_dets: int = 100  # detections per class and image
+    mean_max_dets: int | None = None  # the same of mAP alone; None: max_dets
+    recall_max_dets: tuple[int, ...] = ()  # fewer detections per class and image, for average recall
+    logs_areas: bool = False  # the log has the values of the area ranges
+    interpolation: str = "101"  # key of ``average_precision.INTERPOLATIONS``
+
+    def __str__(self) -> str:
+        return self.name
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,7 @@ class IouType:
     description: str  # what an instance is, in the plural
     geometry: str  # module and class in ``functional/detection/geometry``
     matching: tuple[str, ...] = (ANALYSIS_RULE, "agnostic")  # of reports
-    max_dets: int = 100  # detections per class and image that average precision uses
+    max_dets: int | None = None  # detections per class and image of average precision; None: that of the convention
 
     @property
     def prefix(self) -> str:
@@ -101,13 +113,28 @@ IOU_TYPES = {
 }
 
 
+_COCO_IOU_THRS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.8999999999999999, 0.95)  # numpy.linspace(0.5, 0.95, 10)
 COCO = Convention(
     name="coco",
     description="pycocotools",
-    iou_thrs=(0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.8999999999999999, 0.95),  # numpy.linspace(0.5, 0.95, 10)
-    named_iou_thrs=(0.5, 0.75),
-    area_edges=(32.0**2, 96.0**2),
-    max_dets=100,
+    iou_types=tuple(IOU_TYPES),
+    iou_thrs=_COCO_IOU_THRS,
     recall_max_dets=(1, 10),
 )
-CONVENTIONS = {convention.name: convention for convention in (COCO,)}
+CONVENTIONS = {
+    convention.name: convention
+    for convention in (
+        COCO,
+        Convention(
+            name="mmdet",
+            description="mmdet's CocoMetric: mAP of 100 detections per class and image, everything else of 1000",
+            iou_types=("bbox", "segm"),
+            iou_thrs=_COCO_IOU_THRS,
+            max_dets=1000,
+            mean_max_dets=100,
+            recall_max_dets=(100, 300),
+            logs_areas=True,
+        ),
+    )
+}
+DEFAULT_CONVENTION = COCO.name

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
 from typing import Any, Hashable, Iterable, Mapping, Sequence, TypeVar
 
-from mm_metrics_plugin.conventions import ANALYSIS_RULE, COCO, DEFAULT_IOU_TYPE, IOU_TYPES, MATCHING_RULES
+from mm_metrics_plugin.conventions import (
+    ANALYSIS_RULE,
+    COCO,
+    CONVENTIONS,
+    DEFAULT_CONVENTION,
+    DEFAULT_IOU_TYPE,
+    IOU_TYPES,
+    MATCHING_RULES,
+    Convention,
+)
 from mm_metrics_plugin.exceptions import shortened
 
 COCO_IOU_THRS, COCO_AREA_EDGES, COCO_MAX_DETS = COCO.iou_thrs, COCO.area_edges, COCO.max_dets
@@ -17,6 +26,8 @@ TASKS = ("single-label", "multi-label")
 PERMUTATIONS = 2000
 DETECTION_SCORE_THR = 0.3
 MULTI_LABEL_SCORE_THR = 0.5
+
+CONVENTION_OPTIONS = ("iou_thrs", "area_edges", "max_dets", "recall_max_dets")  # whose defaults are the convention's
 
 _S = TypeVar("_S")
 
@@ -97,13 +108,15 @@ class DetectionSettings:
         iou_thr: IoU threshold of a match.
         nms_iou_thr: IoU threshold of non-maximum suppression within each class, applied first. None disables it.
         matching: Matching rules of the confusion matrices.
+        convention: Convention of average precision: ``'coco'`` (pycocotools) or ``'mmdet'`` (mmdet's ``CocoMetric``). It
+            gives the defaults of ``iou_thrs``, ``area_edges``, ``max_dets`` and ``recall_max_dets``.
         iou_thrs: IoU thresholds of average precision.
         area_edges: Boundaries between the area ranges of the results by object size.
         background_iou_thr: TIDE's background threshold: detections that overlap no more are background errors.
         area_ranges: Named area ranges instead of ``area_edges``, also for average precision: a dict such as
             ``{"tiny": (0, 400)}``, or names with the lowest and highest area.
-        max_dets: Maximum number of detections per class and image for average precision only. None: 100, and 20 of key
-            points, as COCO.
+        max_dets: Maximum number of detections per class and image for average precision only. Of COCO 100, and 20 of
+            key points.
         recall_max_dets: Smaller numbers of detections per class and image, for average recall.
         matrix_only: Compute the confusion matrices only.
         operating_point: Rule that selects the best score threshold, such as ``'f1'``. None disables it.
@@ -123,12 +136,13 @@ class DetectionSettings:
     iou_thr: float = 0.5
     nms_iou_thr: float | None = None
     matching: tuple[str, ...] = (ANALYSIS_RULE,)
-    iou_thrs: tuple[float, ...] = COCO_IOU_THRS
-    area_edges: tuple[float, ...] = COCO_AREA_EDGES
+    convention: str = DEFAULT_CONVENTION
+    iou_thrs: tuple[float, ...] = None  # type: ignore[assignment]
+    area_edges: tuple[float, ...] = None  # type: ignore[assignment]
     background_iou_thr: float = 0.1
     area_ranges: tuple[AreaRange, ...] = ()
     max_dets: int = None  # type: ignore[assignment]
-    recall_max_dets: tuple[int, ...] = COCO.recall_max_dets
+    recall_max_dets: tuple[int, ...] = None  # type: ignore[assignment]
     matrix_only: bool = False
     operating_point: str | None = None
     ci: float | None = None
@@ -137,6 +151,18 @@ class DetectionSettings:
 
     def __post_init__(self) -> None:
         require_choice("iou_type", self.iou_type, list(IOU_TYPES))
+        require_choice("convention", self.convention, list(CONVENTIONS))
+        convention = CONVENTIONS[self.convention]
+        require(
+            self.iou_type in convention.iou_types,
+            f"convention={self.convention!r} is defined for iou_type={' or '.join(map(repr, convention.iou_types))} "
+            f"(found {self.iou_type!r})",
+        )
+        defaults = {name: getattr(convention, name) for name in CONVENTION_OPTIONS}
+        defaults["max_dets"] = IOU_TYPES[self.iou_type].max_dets or convention.max_dets
+        for name, default in defaults.items():
+            if getattr(self, name) is None:
+                self._set(name, default)
         if self.sigmas is not None:
             self._set("sigmas", _numbers("sigmas", self.sigmas))
             require(
@@ -153,8 +179,7 @@ class DetectionSettings:
         self._set("area_ranges", _area_ranges(self.area_ranges))
         if self.area_ranges:
             self._set("area_edges", ())
-        most = IOU_TYPES[self.iou_type].max_dets if self.max_dets is None else self.max_dets
-        self._set("max_dets", require_int("max_dets", most, low=1))
+        self._set("max_dets", require_int("max_dets", self.max_dets, low=1))
         require(
             isinstance(self.recall_max_dets, Iterable) and not isinstance(self.recall_max_dets, str),
             f"recall_max_dets must be whole numbers (found {shortened(self.recall_max_dets)})",
@@ -197,6 +222,16 @@ class DetectionSettings:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+    @property
+    def ap_convention(self) -> Convention:
+        """The convention of average precision."""
+        return CONVENTIONS[self.convention]
+
+    @property
+    def mean_max_dets(self) -> int:
+        """Maximum number of detections per class and image for mAP, which is less than ``max_dets`` in mmdet."""
+        return min(self.ap_convention.mean_max_dets or self.max_dets, self.max_dets)
 
     @property
     def ap_ranges(self) -> tuple[AreaRange, ...]:
@@ -375,8 +410,9 @@ def with_options(settings: _S, options: Mapping[str, Any], others: Sequence[str]
     """Settings with some fields replaced; ``others`` are further arguments of the caller that a message suggests."""
     names = [option.name for option in fields(settings) if option.metadata.get("option", True)]  # type: ignore[arg-type]
     require_known_options(options, names, others)
-    if "iou_type" in options and options["iou_type"] != settings.iou_type:  # type: ignore[attr-defined]
-        options = {"max_dets": None, **options}  # its default depends on the type
+    for name, dependent in (("iou_type", ("max_dets",)), ("convention", CONVENTION_OPTIONS)):
+        if name in options and options[name] != getattr(settings, name):
+            options = {**dict.fromkeys(dependent), **options}  # their defaults depend on it
     return replace(settings, **options)  # type: ignore[type-var]
 
 

@@ -7,30 +7,54 @@ need no new matching or sorting, so the bootstrap uses the same kernel.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Iterator, NamedTuple, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.conventions import COCO
 from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.settings import DetectionSettings
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+NAMED_IOU_THRS = (0.5, 0.75)  # with values of their own, such as mAP_50, if they are averaged over
 _SHORT = {"small": "s", "medium": "m", "large": "l"}
 _BLOCK_CELLS = 1 << 17  # TP x draws: arrays of this size fit the cache
 _BATCH_CELLS = 1 << 22  # TP x draws: 32 MB
 
 
+def _levels_of_101(recall: np.ndarray, coco_levels: bool = True) -> np.ndarray:
+    """Number of recall levels reached: the floats k x 0.01, as in pycocotools, or k / 100, as in tidecv."""
+    levels = recall * (100 * (1 + 1e-12))
+    np.floor(levels, out=levels)
+    # The level itself may exceed the recall by a rounding error.
+    levels += (levels * 0.01 if coco_levels else levels / 100) <= recall
+    return levels
+
+
+def _levels_of_11(recall: np.ndarray) -> np.ndarray:
+    """Number of VOC's recall levels reached. As in mmdet, some are slightly above k / 10, such as 0.30000000000000004."""
+    return np.searchsorted(np.arange(0, 1 + 1e-3, 0.1), recall, side="right").astype(np.float64)
+
+
+# How precision is averaged over recall: the number of recall levels reached at a recall, and the number of all levels.
+INTERPOLATIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], int]] = {
+    "101": (_levels_of_101, 101),
+    "tide": (partial(_levels_of_101, coco_levels=False), 101),
+    "11": (_levels_of_11, 11),
+    "area": (np.copy, 1),
+}
+
+
 def interpolated_ap(
-    tp: np.ndarray, tp_and_fp: np.ndarray, starts: np.ndarray, num_gts: np.ndarray, *, coco_levels: bool = True
+    tp: np.ndarray, tp_and_fp: np.ndarray, starts: np.ndarray, num_gts: np.ndarray, *, interpolation: str = "101"
 ) -> np.ndarray:
-    """101-point interpolated average precision (C, D), NaN without ground truths, for D weightings.
+    """Interpolated average precision (C, D), NaN without ground truths, for D weightings.
 
     ``tp`` and ``tp_and_fp`` (H, D) are cumulative weights within the class at the TP, sorted by class from ``starts``
-    (C + 1,); both are overwritten. Recall levels are the floats k x 0.01, as in pycocotools, or k / 100, as in tidecv.
+    (C + 1,); both are overwritten. ``interpolation`` is one of ``INTERPOLATIONS``.
     """
     result = np.where(num_gts > 0, 0.0, np.nan)
     sizes = np.diff(starts)
@@ -44,15 +68,13 @@ def interpolated_ap(
         highest = precision[rows][::-1]
         np.maximum.accumulate(highest, axis=0, out=highest)
         np.divide(tp[rows], np.maximum(num_gts[index], 1), out=recall[rows])
-    levels = recall * (100 * (1 + 1e-12))
-    np.floor(levels, out=levels)
-    # The level itself may exceed the recall by a rounding error.
-    levels += (levels * 0.01 if coco_levels else levels / 100) <= recall
+    count_levels, num_levels = INTERPOLATIONS[interpolation]
+    levels = count_levels(recall)
     first, new_levels = starts[classes], recall
     np.subtract(levels[1:], levels[:-1], out=new_levels[1:])
     new_levels[first] = levels[first]
     precision *= new_levels
-    result[classes] += np.add.reduceat(precision, first, axis=0) / 101
+    result[classes] += np.add.reduceat(precision, first, axis=0) / num_levels
     return result
 
 
@@ -81,15 +103,24 @@ class APCurves:
     """Precision and recall at every TP in one area range, for any weights of the images.
 
     At most ``max_dets`` detections per class and image are used. IoU thresholds are those of the settings by default.
+    With a smaller ``mean_max_dets``, ``thresholds`` has every IoU threshold twice: with ``max_dets``, then with it.
     """
 
-    def __init__(self, table: MatchTable, area: str, max_dets: int, iou_thrs: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        table: MatchTable,
+        area: str,
+        max_dets: int,
+        iou_thrs: Sequence[float] | None = None,
+        mean_max_dets: int | None = None,
+    ) -> None:
         order, self._rank = table.ranked
         if table.most_detections > max_dets:
             within = np.flatnonzero(self._rank < max_dets)
             order, self._rank = order[within], self._rank[within]
         matched, ignored = (table.grid.of_range(bits, area)[order] for bits in (table.matched, table.ignored))
         self.table, self.area = table, area
+        self._interpolation = table.settings.ap_convention.interpolation
         self.iou_thrs = table.settings.iou_thrs if iou_thrs is None else tuple(float(value) for value in iou_thrs)
         lowest = table.grid.bit(area, table.grid.iou_thrs[0])[1]
         bits = [matched.dtype.type(table.grid.bit(area, value)[1] // lowest) for value in self.iou_thrs]
@@ -100,12 +131,22 @@ class APCurves:
         self.hits = np.flatnonzero(tp)  # TP at any threshold
         self.class_starts = np.searchsorted(self.label, np.arange(table.num_classes + 1))
         self.counted = ignored != every_threshold  # rows that are not ignored at every threshold
+        self.max_dets, self.mean_max_dets = max_dets, min(mean_max_dets or max_dets, max_dets)
         partly = np.flatnonzero(self.counted & (ignored != 0))
+        within: np.ndarray | None = None  # rows of the smaller number of detections
+        limits = [(bit, False) for bit in bits]
+        if min(max_dets, table.most_detections) > self.mean_max_dets:
+            limits += [(bit, True) for bit in bits]
+            within = self._rank < self.mean_max_dets
+            beyond = self.counted & ~within
         self.thresholds: list[_Threshold] = []
-        for bit in bits:
+        for bit, limited in limits:
             own_tp = np.flatnonzero(tp[self.hits] & bit)
-            rows = self.hits[own_tp]
             own_ignored = partly[np.flatnonzero(ignored[partly] & bit)]
+            if limited:  # the rows beyond the limit are as if they were ignored
+                own_tp = own_tp[within[self.hits[own_tp]]]
+                own_ignored = np.union1d(own_ignored, np.flatnonzero(beyond))
+            rows = self.hits[own_tp]
             ignored_starts = np.searchsorted(own_ignored, self.class_starts)
             ignored_before = np.searchsorted(own_ignored, rows)
             self.thresholds.append(
@@ -132,7 +173,7 @@ class APCurves:
         label = self.label[self.hits]
         weight = None if weights is None else weights[self.image[self.hits]]
         tp = []
-        for threshold in self.thresholds:
+        for threshold in self.thresholds[: len(self.iou_thrs)]:
             rows = threshold.tp[within[threshold.tp]]
             row_weight = None if weight is None else weight[rows]
             tp.append(np.bincount(label[rows], weights=row_weight, minlength=self.table.num_classes))
@@ -172,7 +213,7 @@ class APCurves:
         result = np.empty((len(self.thresholds), len(num_gts), 1))
         for out, hits in zip(result, self.hit_counts()):
             tp, tp_and_fp = (counts[:, None].astype(np.float64) for counts in (hits.tp, hits.tp_and_fp))
-            out[:] = interpolated_ap(tp, tp_and_fp, hits.starts, num_gts)
+            out[:] = interpolated_ap(tp, tp_and_fp, hits.starts, num_gts, interpolation=self._interpolation)
         return result
 
     def _weighted(self, weights: np.ndarray) -> np.ndarray:
@@ -195,7 +236,9 @@ class APCurves:
                     first_after, last_after = np.searchsorted(threshold.after_ignored, [low, high])
                     after = threshold.after_ignored[first_after:last_after]
                     tp_and_fp[after - low] -= ignored[index].take(threshold.ignored_before[after] - 1, axis=0)
-                result[index, first:last] = interpolated_ap(tp, tp_and_fp, starts, num_gts[first:last])
+                result[index, first:last] = interpolated_ap(
+                    tp, tp_and_fp, starts, num_gts[first:last], interpolation=self._interpolation
+                )
         return result
 
     @cached_property
@@ -227,6 +270,12 @@ class APCurves:
             first = last
 
 
+def ap_curves(table: MatchTable, settings: DetectionSettings, area: str = "all") -> APCurves:
+    """The curves of an area range with the limits and thresholds of the settings; those of mAP are of all areas."""
+    mean_max_dets = settings.mean_max_dets if area == "all" else None
+    return APCurves(table, area, settings.max_dets, settings.iou_thrs, mean_max_dets)
+
+
 def _cumsum_by_class(values: np.ndarray, starts: np.ndarray) -> None:
     """Cumulative sums over the first axis in place, restarting at each of ``starts``."""
     for start, stop in zip(starts[:-1], starts[1:]):
@@ -234,9 +283,27 @@ def _cumsum_by_class(values: np.ndarray, starts: np.ndarray) -> None:
             np.cumsum(values[start:stop], axis=0, out=values[start:stop])
 
 
+def ap_by_name(
+    values: np.ndarray, iou_thrs: Sequence[float], *, max_dets: int, mean_max_dets: int
+) -> dict[str, np.ndarray]:
+    """Names average precisions ``values`` (thresholds, ...): ``AP``, and those of some thresholds, such as ``AP_50``.
+
+    ``AP`` is the mean over the thresholds. Values of ``mean_max_dets`` detections follow those of ``max_dets``, if they
+    differ; ``AP`` is then the mean of these, and ``AP@1000``, for example, that of the others.
+    """
+    number = len(iou_thrs)
+    named = {"AP": values[-number:].mean(axis=0)}
+    if mean_max_dets < max_dets:
+        named[f"AP@{max_dets}"] = values[:number].mean(axis=0)
+    for iou_thr in NAMED_IOU_THRS:
+        at = np.flatnonzero(np.isclose(iou_thrs, iou_thr, rtol=0, atol=1e-9))
+        named.update({f"AP_{round(100 * iou_thr)}": values[index] for index in at[:1]})
+    return named
+
+
 @dataclass(frozen=True, eq=False)
 class AveragePrecision:
-    """COCO's average precision and recall; NaN where undefined."""
+    """Average precision and recall; NaN where undefined."""
 
     iou_thrs: tuple[float, ...]
     areas: tuple[str, ...]  # names of the area ranges; the first is ``all``
@@ -244,22 +311,29 @@ class AveragePrecision:
     ap: np.ndarray  # (areas, thresholds, classes) average precision
     recall: np.ndarray  # (areas, max_dets, thresholds, classes) maximum recall
     num_gts: np.ndarray  # (areas, classes) number of ground truths
+    mean_max_dets: int  # the maximum number of mAP and of AP per class
+    mean_ap: np.ndarray  # (thresholds, classes) their average precision
 
     @property
     def per_class(self) -> np.ndarray:
-        """(classes,) AP averaged over the IoU thresholds."""
-        return np.asarray(self.ap[0].mean(axis=0))
+        """(classes,) AP averaged over the IoU thresholds; its mean is mAP."""
+        return np.asarray(self.mean_ap.mean(axis=0))
 
     def at_iou(self, iou_thr: float) -> np.ndarray:
         """(classes,) AP at one of the IoU thresholds; NaN if it is not among them."""
         near = np.flatnonzero(np.isclose(self.iou_thrs, iou_thr, rtol=0, atol=1e-9))
         return self.ap[0, near[0]] if len(near) else np.full(self.ap.shape[-1], np.nan)
 
+    @property
+    def by_name(self) -> dict[str, np.ndarray]:
+        """(classes,) the AP of each class by name."""
+        values = np.concatenate([self.ap[0], self.mean_ap])
+        return ap_by_name(values, self.iou_thrs, max_dets=self.max_dets[-1], mean_max_dets=self.mean_max_dets)
+
     def to_dict(self) -> dict[str, float]:
-        """COCO's twelve numbers, with mmdet's names."""
+        """Means over the classes, with mmdet's names; with COCO's settings its twelve numbers."""
         most, ranges = self.max_dets[-1], list(enumerate(self.areas))[1:]
-        named = {f"mAP_{round(100 * iou_thr)}": self.at_iou(iou_thr) for iou_thr in COCO.named_iou_thrs}
-        values = {"mAP": self.per_class, **named}
+        values = {f"m{name}": value for name, value in self.by_name.items()}
         for index, name in ranges:
             values[f"mAP_{_SHORT.get(name, name)}"] = self.ap[index].mean(axis=0)
         for index, number in enumerate(self.max_dets):
@@ -282,7 +356,7 @@ def average_precision(
     iou_thrs: Sequence[float] | None = None,
     weights: np.ndarray | None = None,
 ) -> AveragePrecision:
-    """COCO's average precision and recall, equal to ``pycocotools``; NaN where it prints -1.
+    """Average precision and recall by the convention of the settings; NaN where ``pycocotools`` prints -1.
 
     Args:
         table: Match table of :func:`match_images`. Its settings are the defaults of the other arguments.
@@ -307,12 +381,21 @@ def average_precision(
     columns = None if weights is None else np.asarray(weights)[:, None]
 
     def of_range(area: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        curves = APCurves(table, area, max_dets, thresholds)
+        curves = ap_curves(table, settings, area)
         recall = np.stack([curves.recall(number, weights) for number in numbers])
         return curves.average_precision(columns)[..., 0], recall, curves.num_gts(weights)
 
     _ = table.ranked  # computed before the threads start
-    ap, recall, num_gts = map(np.stack, zip(*map_in_order(of_range, areas)))
+    ap, recalls, num_gts = zip(*map_in_order(of_range, areas))
     if weights is None:
         table.ap_values.update({(area, max_dets, thresholds): values for area, values in zip(areas, ap)})
-    return AveragePrecision(iou_thrs=thresholds, areas=areas, max_dets=numbers, ap=ap, recall=recall, num_gts=num_gts)
+    return AveragePrecision(
+        iou_thrs=thresholds,
+        areas=areas,
+        max_dets=numbers,
+        ap=np.stack([value[: len(thresholds)] for value in ap]),
+        recall=np.stack(recalls),
+        num_gts=np.stack(num_gts),
+        mean_max_dets=settings.mean_max_dets,
+        mean_ap=ap[0][-len(thresholds) :],
+    )

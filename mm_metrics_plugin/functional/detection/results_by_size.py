@@ -8,7 +8,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, mean_of_defined, rates_from_counts
-from mm_metrics_plugin.functional.detection.average_precision import APCurves
+from mm_metrics_plugin.functional.detection.average_precision import ap_curves
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 
 
@@ -103,8 +103,8 @@ def results_by_size(
     for area_range in ranges:
         key = area_range.name, max_dets, thresholds
         if key not in table.ap_values:
-            table.ap_values[key] = APCurves(table, *key).average_precision()[..., 0]
-    ap = np.stack([table.ap_values[area_range.name, max_dets, thresholds] for area_range in ranges])
+            table.ap_values[key] = ap_curves(table, settings, area_range.name).average_precision()[..., 0]
+    values = [table.ap_values[area_range.name, max_dets, thresholds] for area_range in ranges]
     at_50 = np.flatnonzero(np.isclose(thresholds, 0.5, rtol=0, atol=1e-9))
     reached = np.flatnonzero(table.reach(settings.score_thr))
     label = table.label[reached]
@@ -123,6 +123,6 @@ def results_by_size(
         ground_truths=np.stack(num_gts),
         tp=np.stack(tp),
         fp=np.stack(fp),
-        average_precision=ap.mean(axis=1),
-        average_precision_50=ap[:, at_50[0]] if len(at_50) else np.full(ap.shape[::2], np.nan),
+        average_precision=np.stack([value[-len(thresholds) :].mean(axis=0) for value in values]),
+        average_precision_50=np.stack([value[at_50[0]] if len(at_50) else np.nan * value[0] for value in values]),
     )

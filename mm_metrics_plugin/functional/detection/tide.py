@@ -156,7 +156,7 @@ def _average_precision(label: np.ndarray, is_tp: np.ndarray, num_gts: np.ndarray
     tp_and_fp = hits + 1 - class_starts[label[hits]]
     columns = (column[:, None].astype(np.float64) for column in (tp, tp_and_fp, num_gts))
     tp, tp_and_fp, gts = columns
-    return interpolated_ap(tp, tp_and_fp, starts, gts, coco_levels=False)[:, 0]
+    return interpolated_ap(tp, tp_and_fp, starts, gts, interpolation="tide")[:, 0]
 
 
 def _order_ties(rows: np.ndarray, label: np.ndarray, score: np.ndarray, is_tp: np.ndarray) -> np.ndarray:

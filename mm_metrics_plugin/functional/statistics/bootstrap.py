@@ -13,7 +13,7 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result
-from mm_metrics_plugin.functional.detection.average_precision import APCurves
+from mm_metrics_plugin.functional.detection.average_precision import APCurves, ap_curves
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import (
     MetricValues,
@@ -322,6 +322,6 @@ def bootstrap_ci(
     """
     counts = per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr)
     settings = table.settings_with(max_dets=max_dets, iou_thrs=iou_thrs, ci=ci, resamples=resamples, seed=seed)
-    curves = APCurves(table, "all", settings.max_dets, settings.iou_thrs) if average_precision else None
+    curves = ap_curves(table, settings) if average_precision else None
     level = 0.95 if settings.ci is None else settings.ci
     return bootstrap_counts(counts, curves, ci=level, resamples=settings.resamples, seed=settings.seed, track=track)

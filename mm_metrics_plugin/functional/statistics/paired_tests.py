@@ -23,7 +23,7 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import Result, mean_of_defined, stable_order
-from mm_metrics_plugin.functional.detection.average_precision import APCurves
+from mm_metrics_plugin.functional.detection.average_precision import APCurves, ap_curves
 from mm_metrics_plugin.functional.detection.cross_fitting import CrossFittedCounts, image_folds, num_folds
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import (
@@ -339,7 +339,7 @@ def paired_permutation_test(
     tables = (first, second, _interleave_tables(first, second))
     options: dict[str, Any] = {"ci": ci, "permutations": permutations, "seed": seed, "track": track}
     if average_precision:
-        options["curves"] = [APCurves(table, "all", settings.max_dets, settings.iou_thrs) for table in tables]
+        options["curves"] = [ap_curves(table, settings) for table in tables]
     text = operating_point or (settings.operating_point if score_thr is None else None)
     if text is None:
         counts = [per_image_counts(run, score_thr=settings.score_thr, iou_thr=settings.iou_thr) for run in tables[:2]]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Callable, Iterable, Iterator, NamedTuple, Sequ
 
 import numpy as np
 
-from mm_metrics_plugin.conventions import COCO
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import (
     fbeta_of_rates,
@@ -17,7 +16,7 @@ from mm_metrics_plugin.functional._arrays import (
     mean_of_defined,
     rates_from_counts,
 )
-from mm_metrics_plugin.functional.detection.average_precision import APCurves
+from mm_metrics_plugin.functional.detection.average_precision import APCurves, ap_by_name
 from mm_metrics_plugin.functional.detection.cross_fitting import (
     CrossFittedCounts,
     cross_fitted_thresholds,
@@ -273,12 +272,10 @@ class WeightedMetrics:
 
     def ap_by_name(self, values: np.ndarray) -> dict[str, np.ndarray]:
         """Names the mean and the rows of values (thresholds, ...)."""
-        thresholds = () if self.curves is None else self.curves.iou_thrs
-        named = {"AP": values.mean(axis=0)}
-        for iou_thr in COCO.named_iou_thrs:
-            at = [value for threshold, value in zip(thresholds, values) if abs(threshold - iou_thr) < 1e-9]
-            named.update({f"AP_{round(100 * iou_thr)}": value for value in at})
-        return named
+        curves = self.curves
+        if curves is None:
+            return {}
+        return ap_by_name(values, curves.iou_thrs, max_dets=curves.max_dets, mean_max_dets=curves.mean_max_dets)
 
     def of_all(self) -> MetricValues:
         """The metrics of the data itself: one draw with all weights 1."""
