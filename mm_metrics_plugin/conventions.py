@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ NO_LIMIT = 1_000_000_000  # of detections
 class Convention:
     """How average precision is computed. A new convention is an entry of ``CONVENTIONS``.
 
-    A convention that assigns in a new way also needs a function in ``functional/detection/grid.py``.
+    One that assigns detections in a new way also needs a function in ``functional/detection/grid.py``, and one that
+    averages precision in a new way a function in ``functional/detection/average_precision.py``.
     """
 
     name: str
@@ -77,6 +79,8 @@ class Convention:
     recall_max_dets: tuple[int, ...] = ()  # fewer detections per class and image, for average recall
     logs_areas: bool = False  # the log has the values of the area ranges
     interpolation: str = "101"  # key of ``average_precision.INTERPOLATIONS``
+    assignment: str = "best_free"  # key of ``grid.ASSIGNMENTS``
+    overlap: str = "overlaps"  # method of the geometry that computes the overlap
 
     def __str__(self) -> str:
         return self.name
@@ -121,6 +125,7 @@ COCO = Convention(
     iou_thrs=_COCO_IOU_THRS,
     recall_max_dets=(1, 10),
 )
+_VOC: dict[str, Any] = {"iou_thrs": (0.5,), "area_edges": (), "max_dets": NO_LIMIT, "assignment": "best_overlap"}
 CONVENTIONS = {
     convention.name: convention
     for convention in (
@@ -134,6 +139,29 @@ CONVENTIONS = {
             mean_max_dets=100,
             recall_max_dets=(100, 300),
             logs_areas=True,
+        ),
+        Convention(
+            name="voc07",
+            description="mmdet's VOCMetric with eval_mode='11points', as for PASCAL VOC 2007",
+            iou_types=("bbox",),
+            interpolation="11",
+            overlap="voc_overlaps",
+            **_VOC,
+        ),
+        Convention(
+            name="voc12",
+            description="mmdet's VOCMetric with eval_mode='area', as for PASCAL VOC 2012",
+            iou_types=("bbox",),
+            interpolation="area",
+            overlap="voc_overlaps",
+            **_VOC,
+        ),
+        Convention(
+            name="dota",
+            description="mmrotate's DOTAMetric with eval_mode='11points'",
+            iou_types=("rbox",),
+            interpolation="11",
+            **_VOC,
         ),
     )
 }

@@ -15,7 +15,7 @@ from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import index_array, map_in_order, stable_order
 from mm_metrics_plugin.functional.detection.data import IMAGE_COLUMNS, DetectionBatch
 from mm_metrics_plugin.functional.detection.examples import CellExamples, Columns, DrawnShapes, Examples, WorstImages
-from mm_metrics_plugin.functional.detection.grid import report_grid
+from mm_metrics_plugin.functional.detection.grid import ASSIGNMENTS, APMatches, report_grid
 from mm_metrics_plugin.functional.detection.match_table import MatchDetails, MatchTable, is_gt_column
 from mm_metrics_plugin.functional.detection.matching import FULL, KEEP, MATRIX, BatchCounts, ImageMatches, match_images
 from mm_metrics_plugin.functional.detection.rules import BACKGROUND_TYPES, RuleCounts
@@ -137,7 +137,8 @@ class MatchState(State):
         self.num_classes = num_classes
         self.settings = settings
         self.keep = keep
-        self.table_columns = (*_COLUMNS, *_DETAILS) if keep == FULL else _COLUMNS
+        own_ap = APMatches._fields if settings.ap_convention.assignment in ASSIGNMENTS else ()
+        self.table_columns = (*_COLUMNS, *own_ap, *(_DETAILS if keep == FULL else ()))
         self.reductions = dict.fromkeys((*ORDER_COLUMNS, *IMAGE_COLUMNS, *self.table_columns), CONCAT)
         super().__init__()
 

@@ -118,7 +118,8 @@ class APCurves:
         if table.most_detections > max_dets:
             within = np.flatnonzero(self._rank < max_dets)
             order, self._rank = order[within], self._rank[within]
-        matched, ignored = (table.grid.of_range(bits, area)[order] for bits in (table.matched, table.ignored))
+        *det_bits, self._gt_valid = table.ap_bits
+        matched, ignored = (table.grid.of_range(bits, area)[order] for bits in det_bits)
         self.table, self.area = table, area
         self._interpolation = table.settings.ap_convention.interpolation
         self.iou_thrs = table.settings.iou_thrs if iou_thrs is None else tuple(float(value) for value in iou_thrs)
@@ -181,16 +182,13 @@ class APCurves:
 
     def num_gts(self, weights: np.ndarray | None = None) -> np.ndarray:
         """(classes,) weight of the ground truths in the area range."""
-        if weights is None:
-            return self.table.num_gts(self.area)
         rows = self.counted_gts()
-        return np.bincount(
-            self.table.gt_label[rows], weights=weights[self.table.gt_image[rows]], minlength=self.table.num_classes
-        )
+        weight = None if weights is None else weights[self.table.gt_image[rows]]
+        return np.bincount(self.table.gt_label[rows], weights=weight, minlength=self.table.num_classes)
 
     def counted_gts(self) -> np.ndarray:
         """Rows of the ground truths in the area range."""
-        return np.flatnonzero(self.table.grid.of_range(self.table.gt_valid, self.area))
+        return np.flatnonzero(self.table.grid.of_range(self._gt_valid, self.area))
 
     def hit_counts(self) -> Iterator[HitCounts]:
         """The counts at the TP of each IoU threshold."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Callable, NamedTuple
 
 import numpy as np
 
@@ -85,20 +86,25 @@ class MatchGrid:
 
     def reached(self, overlap: np.ndarray) -> np.ndarray:
         """(N,) the bits, in any word, of the settings whose IoU threshold the overlap reaches."""
-        thresholds = np.minimum(self.iou_thrs, MAX_IOU_THR)
+        thresholds = np.minimum(self.iou_thrs, MAX_IOU_THR).astype(overlap.dtype)
         table = np.zeros(len(thresholds) + 1, dtype=np.uint64)
         for index in range(len(thresholds)):
             for place in range(self._ranges_per_word):
                 table[index + 1 :] |= np.uint64(1) << np.uint64(place * len(thresholds) + index)
         return table[np.searchsorted(thresholds, overlap, side="right")]
 
-    def inside(self, areas: np.ndarray) -> np.ndarray:
-        """(N, words) the bits of the settings whose area range contains the area."""
+    def inside(self, areas: np.ndarray, *, half_open: bool = False) -> np.ndarray:
+        """(N, words) the bits of the settings whose area range contains the area.
+
+        With ``half_open``, the highest area does not belong to a range, and all areas to the range ``all``.
+        """
         result = np.zeros((len(areas), self.num_words), dtype=np.uint64)
         for area_range in self.area_ranges:
             word, mask = self._range_mask(area_range.name)
-            if area_range == ANY_AREA:
+            if area_range == ANY_AREA or (half_open and area_range.name == "all"):
                 result[:, word] |= np.uint64(mask)
+            elif half_open:
+                result[(areas >= area_range.low) & (areas < area_range.high), word] |= np.uint64(mask)
             else:
                 result[(areas >= area_range.low) & (areas <= area_range.high), word] |= np.uint64(mask)
         return result
@@ -117,6 +123,14 @@ class GridMatches:
     matched: np.ndarray  # (N, words) bits of the settings under which a detection is matched
     ignored: np.ndarray  # (N, words) bits of the settings under which it is neither TP nor FP
     gt: np.ndarray  # (N,) its ground truth under the setting ``gt_at``, or -1
+
+
+class APMatches(NamedTuple):
+    """The matching for average precision, where it differs from that of the other analyses; columns of the table."""
+
+    ap_matched: np.ndarray  # (N, words) as ``matched``
+    ap_ignored: np.ndarray  # (N, words) as ``ignored``
+    gt_ap_valid: np.ndarray  # (M, words) bits of the settings under which a ground truth counts
 
 
 def match_grid(
@@ -165,6 +179,46 @@ def match_grid(
             chosen = np.flatnonzero(result.bits & gt_bit)
             gt[det[chosen]] = pair_gt[result.pair[chosen]]
     return GridMatches(matched, ignored, gt)
+
+
+def match_best_overlap(
+    pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths, grid: MatchGrid, overlap: str
+) -> APMatches:
+    """VOC's matching within classes; detections are sorted by image and descending score.
+
+    A detection is compared with the ground truth of the highest overlap only: if another detection is matched to that,
+    it is a FP. Detections whose best ground truth is ignored or outside the area range are ignored, as are unmatched
+    ones outside the range.
+    """
+    own_class = np.flatnonzero(detections.labels[pairs.det] == ground_truths.labels[pairs.gt])
+    det, gt, overlaps = pairs.det[own_class], pairs.gt[own_class], pairs.overlaps[overlap][own_class]
+    ignored_gt = ground_truths.ignored
+    order = np.lexsort((gt, ignored_gt[gt], -overlaps, det))
+    best = order[group_starts(det[order])]
+    det, gt, overlaps = det[best], gt[best], overlaps[best]
+    areas, gt_areas = (
+        getattr(shapes, "voc_areas", shapes.areas)() for shapes in (detections.geometry, ground_truths.geometry)
+    )
+    gt_valid = grid.inside(gt_areas, half_open=True)
+    gt_valid[ignored_gt] = 0
+    inside = grid.inside(areas, half_open=True)
+    matched, ignored = np.zeros_like(inside), np.zeros_like(inside)
+    reached = grid.reached(overlaps)
+    for word, mask in enumerate(grid.word_masks()):
+        valid = gt_valid[gt, word]
+        assigned = assign(
+            det, gt, reached & valid, num_dets=len(detections), shared=np.zeros(len(gt_valid), dtype=bool)
+        )
+        matched[:, word] = assigned.det_bits
+        reaches = np.zeros(len(detections), dtype=np.uint64)
+        reaches[det] = reached & mask
+        ignored[:, word] = ~(inside[:, word] | reaches) & mask
+        ignored[det, word] |= reached & mask & ~valid
+    return APMatches(matched, ignored, gt_valid)
+
+
+# How detections are assigned for average precision, other than by the matches of every analysis (``best_free``).
+ASSIGNMENTS: dict[str, Callable[..., APMatches]] = {"best_overlap": match_best_overlap}
 
 
 def report_grid(settings: DetectionSettings) -> MatchGrid:

@@ -75,6 +75,10 @@ class MatchTable:
     details: MatchDetails | None = None  # None if only AP and counts are needed
     settings: DetectionSettings = DEFAULT_SETTINGS
     image_columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # those of the batch
+    # ``matched``, ``ignored`` and ``gt_valid`` of average precision, if its convention assigns in another way
+    ap_matched: np.ndarray | None = None
+    ap_ignored: np.ndarray | None = None
+    gt_ap_valid: np.ndarray | None = None
 
     def settings_with(self, **options: Any) -> DetectionSettings:
         """The settings of the table with other values of some options; None keeps the table's value."""
@@ -118,6 +122,13 @@ class MatchTable:
     def ap_values(self) -> dict[Any, np.ndarray]:
         """Cache of (thresholds, classes) AP by area range, max_dets and IoU thresholds."""
         return {}
+
+    @property
+    def ap_bits(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """``matched``, ``ignored`` and ``gt_valid`` of average precision."""
+        if self.ap_matched is None or self.ap_ignored is None or self.gt_ap_valid is None:
+            return self.matched, self.ignored, self.gt_valid
+        return self.ap_matched, self.ap_ignored, self.gt_ap_valid
 
     def num_gts(self, area: str) -> np.ndarray:
         """(C,) number of ground truths that count in an area range."""

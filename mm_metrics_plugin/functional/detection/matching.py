@@ -6,7 +6,7 @@ Ties: score descending, then image order, then detection order.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from mm_metrics_plugin.functional.detection.data import DetectionBatch, GroundTr
 from mm_metrics_plugin.functional.detection.examples import Examples, SortedImages, collect_examples
 from mm_metrics_plugin.functional.detection.grid import (
     ANY_AREA,
+    ASSIGNMENTS,
     MAX_IOU_THR,
     NO_GT,
     GridMatches,
@@ -125,13 +126,20 @@ def match_images(
     # The analyses and the examples need the matches of their rule, too.
     names_of_rules = settings.matching if matrix_only else dict.fromkeys((*settings.matching, ANALYSIS_RULE))
     rules = [MATCHING_RULES[name] for name in names_of_rules]
+    convention = settings.ap_convention
     pairs = find_pairs(
         detections,
         ground_truths,
         min_overlap=min(lowest, MAX_IOU_THR) if worst_images is None else 0.0,  # examples show any overlap
-        overlaps=tuple(dict.fromkeys(rule.overlap for rule in rules)),
+        overlaps=tuple(
+            dict.fromkeys([*(rule.overlap for rule in rules), *([] if keep == MATRIX else [convention.overlap])])
+        ),
         names=names,
     )
+    ap_matches: Mapping[str, np.ndarray] = {}
+    if keep != MATRIX and convention.assignment in ASSIGNMENTS:
+        assign_for_ap = ASSIGNMENTS[convention.assignment]
+        ap_matches = assign_for_ap(pairs, detections, ground_truths, grid, convention.overlap)._asdict()
     within_class = _NO_MATCHES
     if any(rule.has_analyses for rule in rules):
         within_class = match_grid(pairs, detections, ground_truths, grid, gt_at=("any", settings.iou_thr))
@@ -170,6 +178,7 @@ def match_images(
         details=details,
         settings=settings,
         image_columns=batch.image_columns,
+        **ap_matches,
     )
     return ImageMatches(counts, batch_counts, table, examples)
 

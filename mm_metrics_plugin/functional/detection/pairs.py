@@ -73,7 +73,8 @@ def find_pairs(
     blocks: list[OverlapPairs] = []
     num_pairs = np.zeros(1 + int(detections.image.max(initial=-1)), dtype=np.int64)  # per image
     shapes, gt_shapes = detections.geometry, ground_truths.geometry
-    edges = (shapes.bounding_boxes(), gt_shapes.bounding_boxes()) if shapes.prefiltered else None
+    margin = max(getattr(shapes, "margins", {}).get(name, 0.0) for name in overlaps)
+    edges = (shapes.bounding_boxes(), _widened(gt_shapes.bounding_boxes(), margin)) if shapes.prefiltered else None
     methods = {name: _overlap_method(shapes, name) for name in overlaps}
     for det, gt in _candidates(rows, first[rows], count[rows], edges):
         computed = {name: method(ground_truths, det, gt) for name, method in methods.items()}
@@ -93,6 +94,13 @@ def find_pairs(
         empty = np.empty(0, dtype=np.int32)
         return OverlapPairs(empty, empty, {name: np.empty(0) for name in overlaps})
     return OverlapPairs.concatenate(blocks)
+
+
+def _widened(edges: Edges, margin: float) -> Edges:
+    """Boxes with this margin on every side."""
+    if not margin:
+        return edges
+    return Edges(edges.left - margin, edges.top - margin, edges.right + margin, edges.bottom + margin)
 
 
 def _overlap_method(geometry: Geometry, name: str) -> Callable[[GroundTruths, np.ndarray, np.ndarray], np.ndarray]:

@@ -209,6 +209,8 @@ def _interleave_tables(first: MatchTable, second: MatchTable) -> MatchTable:
     rows, gt_rows = stable_order(image), stable_order(gt_image)
     names = dict.fromkeys(("label", "score", "matched", "ignored", "precision_codes"), rows)
     names.update(gt_label=gt_rows, gt_valid=gt_rows)
+    if first.ap_matched is not None:
+        names.update(ap_matched=rows, ap_ignored=rows, gt_ap_valid=gt_rows)
     columns = {name: np.concatenate([getattr(table, name) for table in tables])[at] for name, at in names.items()}
     return replace(
         first,

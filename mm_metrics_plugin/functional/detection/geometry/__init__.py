@@ -142,7 +142,8 @@ class Geometry(Protocol):
     def overlaps(self, ground_truths: GroundTruths, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
         """(P,) overlap of detections ``rows`` and ground truths ``gt_rows``; of a crowd by COCO's rule.
 
-        A matching rule may ask for another method with this signature, such as ``mmdet_overlaps`` of boxes. NMS calls
+        A matching rule or a convention may ask for another method with this signature, such as ``mmdet_overlaps`` of
+        boxes; ``margins`` is then how far apart the bounding boxes of shapes that overlap by it may be. NMS calls
         ``nms_overlaps`` of geometries that have it.
         """
 

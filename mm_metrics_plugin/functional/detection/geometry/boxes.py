@@ -1,16 +1,17 @@
-"""Axis-aligned boxes: areas, and IoU in COCO's and mmdet's arithmetic.
+"""Axis-aligned boxes: areas, and IoU in the arithmetic of COCO, mmdet and VOC.
 
 Disjoint, empty and inverted boxes have an IoU of exactly 0.
 
 - COCO: float64, on left, top, width and height. As in ``pycocotools``, the right edge is left + width, which can differ
   from the given edge in the last bit.
 - mmdet: float32, on the four edges, with a union of at least 1e-6.
+- VOC: the same, with sides one pixel longer.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 BOX_FORMATS = ("xyxy", "xywh")
 MAX_COORDINATE = 1e100  # areas of larger boxes overflow float64
 _MIN_UNION = np.float32(1e-6)
+_LAST_PIXEL = np.float32(1)
 
 
 class Boxes:
@@ -50,6 +52,7 @@ class Boxes:
     overlap_name: ClassVar[str] = "IoU"
     ignored_name: ClassVar[str] = "crowd region"
     prefiltered = True
+    margins: ClassVar[Mapping[str, float]] = {"voc_overlaps": 1.0}
 
     def __init__(self, array: npt.ArrayLike, box_format: str = "xyxy") -> None:
         if box_format not in BOX_FORMATS:
@@ -193,6 +196,22 @@ class Boxes:
             intersection = width * height
             union = np.maximum(areas[rows] + gt_areas[gt_rows] - intersection, _MIN_UNION)
             return np.asarray(intersection / union)
+
+    def voc_overlaps(self, ground_truths: GroundTruths, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
+        """(P,) float32 IoU of boxes whose last pixel belongs to them, as in PASCAL VOC and mmdet's ``VOCMetric``."""
+        edges, gt_edges = self._mmdet[0], ground_truths.geometry._mmdet[0]
+        areas, gt_areas = self.voc_areas(), ground_truths.geometry.voc_areas()
+        left, top, right, bottom = edges[:, rows]
+        gt_left, gt_top, gt_right, gt_bottom = gt_edges[:, gt_rows]
+        width = np.maximum(np.minimum(right, gt_right) - np.maximum(left, gt_left) + _LAST_PIXEL, 0)
+        height = np.maximum(np.minimum(bottom, gt_bottom) - np.maximum(top, gt_top) + _LAST_PIXEL, 0)
+        intersection = width * height
+        return np.asarray(intersection / np.maximum(areas[rows] + gt_areas[gt_rows] - intersection, _MIN_UNION))
+
+    def voc_areas(self) -> np.ndarray:
+        """(N,) float32 areas of boxes whose last pixel belongs to them."""
+        left, top, right, bottom = self._mmdet[0]
+        return np.asarray((right - left + _LAST_PIXEL) * (bottom - top + _LAST_PIXEL))
 
     nms_overlaps = mmdet_overlaps
 
