@@ -108,8 +108,9 @@ class DetectionSettings:
         iou_thr: IoU threshold of a match.
         nms_iou_thr: IoU threshold of non-maximum suppression within each class, applied first. None disables it.
         matching: Matching rules of the confusion matrices.
-        convention: Convention of average precision: ``'coco'`` (pycocotools) or ``'mmdet'`` (mmdet's ``CocoMetric``). It
-            gives the defaults of ``iou_thrs``, ``area_edges``, ``max_dets`` and ``recall_max_dets``.
+        convention: Convention of average precision: ``'coco'`` (pycocotools), ``'mmdet'`` (mmdet's ``CocoMetric``),
+            ``'voc07'`` or ``'voc12'`` (mmdet's ``VOCMetric``), or ``'dota'`` (mmrotate's ``DOTAMetric``). It gives the
+            defaults of ``iou_thrs``, ``area_edges``, ``max_dets`` and ``recall_max_dets``.
         iou_thrs: IoU thresholds of average precision.
         area_edges: Boundaries between the area ranges of the results by object size.
         background_iou_thr: TIDE's background threshold: detections that overlap no more are background errors.
@@ -246,14 +247,15 @@ class DetectionSettings:
         return self.ap_ranges if self.area_ranges else area_ranges(self.area_edges)
 
     def truncation_message(self, most_detections: int) -> str:
-        """A message if some class in some image has more detections than ``max_dets``, else an empty string."""
-        if most_detections <= self.max_dets:
+        """A message if some class has more detections in an image than average precision uses, else an empty string."""
+        if most_detections <= self.mean_max_dets:
             return ""
+        of_all = f"of up to {most_detections} detections per class and image (max_dets={self.max_dets})"
+        if self.mean_max_dets < self.max_dets:
+            others = f"the others the best {self.max_dets}, as {self.ap_convention.title} does"
+            return f"mAP uses the best {self.mean_max_dets} {of_all}, {others}"
         as_coco = ", as COCO does" if self.max_dets == COCO_MAX_DETS else ""
-        return (
-            f"AP uses the best {self.max_dets} of up to {most_detections} detections per class and image "
-            f"(max_dets={self.max_dets}){as_coco}"
-        )
+        return f"AP uses the best {self.max_dets} {of_all}{as_coco}"
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain Python values."""
@@ -354,6 +356,7 @@ class ComparisonSettings:
                 "operating_point",
                 "iou_thr",
                 "nms_iou_thr",
+                "convention",
                 "iou_thrs",
                 "max_dets",
             )

@@ -38,6 +38,7 @@ SETTING_NAMES = {
     "score_thr": "score threshold",
     "iou_thr": "{overlap} threshold",
     "nms_iou_thr": "{overlap} threshold of NMS",
+    "convention": "convention of AP",
     "max_dets": "detections per class and image in AP (max_dets)",
     "area_edges": "area edges",
     "operating_point": "operating point",
