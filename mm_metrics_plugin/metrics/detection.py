@@ -278,9 +278,8 @@ class DetectionPRF(StreamingMetric):
         if analysis is None:
             return
         if self.ap:
-            message = self.settings.truncation_message(analysis.most_detections)
-            if message:
-                self.warn_once("max_dets", message)
+            if analysis.most_detections > self.settings.max_dets:
+                self.warn_once("max_dets", self.settings.truncation_message(analysis.most_detections))
             per_class = analysis.average_precision.per_class
             self.warn_undefined_classes("AP", "the class has no ground truths", names, per_class, skip=True)
         points = analysis.points if analysis.table.num_images > 1 else None

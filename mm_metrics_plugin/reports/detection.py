@@ -122,9 +122,8 @@ class DetectionReport(Report):
         if analysis is not None:
             for name in ("intervals", "points", "errors", "average_precision", "curves", "sizes"):
                 getattr(analysis, name)
-            message = self.settings.truncation_message(analysis.most_detections)
-            if message:
-                warnings.warn(message, MetricWarning)
+            if analysis.most_detections > self.settings.max_dets:
+                warnings.warn(self.settings.truncation_message(analysis.most_detections), MetricWarning)
         if 0 < counted["detections"] == counted["detections_below_threshold"]:
             warn_unreached("detection", self.settings.score_thr, None if analysis is None else analysis.table.score)
 
