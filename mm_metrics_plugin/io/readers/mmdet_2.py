@@ -117,12 +117,12 @@ def _by_class(per_image: list[Any], noun: str, lengths: np.ndarray, options: Rea
             )
     lists = list(chain.from_iterable(per_image))
     for index, (part, length) in enumerate(zip(lists, lengths.tolist())):
-        number = len(part) if isinstance(part, list) or np.ndim(part) else type(part).__name__
-        if number != length:
+        found: Any = len(part) if isinstance(part, list) or np.ndim(part) else type(part).__name__
+        if found != length:
             image, label = divmod(index, num_classes)
             raise ResultFileError(
                 f"{options.source}: class {label} of image number {image} must have one {noun} per box, {length} "
-                f"(found {number})"
+                f"(found {found})"
             )
     return lists
 

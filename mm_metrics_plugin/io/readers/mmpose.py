@@ -186,7 +186,9 @@ def _category(sample: dict[str, Any]) -> int:
         value = values[0] if values else _CATEGORY
     if not isinstance(value, (int, np.integer)) or not 1 <= value <= _MAX_CATEGORY:
         name = sample.get("img_id", sample.get("image_id"))
-        raise MetricInputError(f"'category_id' of image {name!a} must be a whole number from 1 on (found {shortened(value)})")
+        raise MetricInputError(
+            f"'category_id' of image {name!a} must be a whole number from 1 on (found {shortened(value)})"
+        )
     return int(value)
 
 
