@@ -110,14 +110,14 @@ def _by_class(per_image: list[Any], noun: str, lengths: np.ndarray, options: Rea
     num_classes = len(lengths) // len(per_image)
     for number, image in enumerate(per_image):
         if not isinstance(image, (list, tuple)) or len(image) != num_classes:
-            found = len(image) if isinstance(image, (list, tuple)) else type(image).__name__
+            found: Any = len(image) if isinstance(image, (list, tuple)) else type(image).__name__
             raise ResultFileError(
                 f"{options.source}: the {noun}s of image number {number} must be {pluralize(num_classes, 'list')}, one "
                 f"per class (found {found})"
             )
     lists = list(chain.from_iterable(per_image))
     for index, (part, length) in enumerate(zip(lists, lengths.tolist())):
-        found: Any = len(part) if isinstance(part, list) or np.ndim(part) else type(part).__name__
+        found = len(part) if isinstance(part, list) or np.ndim(part) else type(part).__name__
         if found != length:
             image, label = divmod(index, num_classes)
             raise ResultFileError(
