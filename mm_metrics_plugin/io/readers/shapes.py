@@ -19,6 +19,8 @@ from mm_metrics_plugin.functional.detection.geometry.rotated_boxes import Rotate
 from mm_metrics_plugin.io.arrays import JsonRows
 from mm_metrics_plugin.io.formats import ReadOptions
 
+SWAPPED = "corners swapped"
+
 
 class JsonShapes:
     """The boxes of rows, and the base class of other shapes."""
@@ -165,3 +167,11 @@ SHAPES: Mapping[str, type[JsonShapes]] = {
     "keypoints": _KeyPointShapes,
 }
 OTHER_FIELDS = {"segmentation": "masks", "keypoints": "keypoints"}  # the field of the geometry of each field of rows
+
+
+def has_swapped_corners(geometry: Any) -> np.ndarray:
+    """Which boxes have negative width or height. Nothing can match them. Of other shapes, none."""
+    if not isinstance(geometry, Boxes):
+        return np.zeros(len(geometry), dtype=bool)
+    corners = geometry.to_format("xyxy")
+    return np.asarray((corners[:, 2] < corners[:, 0]) | (corners[:, 3] < corners[:, 1]))
