@@ -78,10 +78,13 @@ class _Instances:
                 fields.append(key)
             if key in given and not everywhere and default is not None:
                 images = [{key: np.full(len(image.get("labels", ())), default), **image} for image in images]
-        if "scores" in fields and geometry.score_field != "scores":
-            images = [{**image, "scores": image.get(geometry.score_field, image.get("scores"))} for image in images]
         name = "image {}".format if names is None else lambda index: f"image {names[index]!r}"
-        flattening = {"name": name, "prefix": cls.field_prefix, **flattening}
+        flattening = {
+            "name": name,
+            "prefix": cls.field_prefix,
+            "instead": {"scores": geometry.score_field},
+            **flattening,
+        }
         from_images = partial(geometry.from_images, **(options or {}))
         flat = flatten_instances(images, shapes or geometry.field, fields, from_images, **flattening)
         return cls(flat.image, flat.geometry, **flat.columns)  # type: ignore[call-arg]

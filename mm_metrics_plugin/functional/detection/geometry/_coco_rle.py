@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, shortened
 from mm_metrics_plugin.functional._arrays import map_in_order
 from mm_metrics_plugin.functional.detection.geometry._runs import NO_RUNS, Runs, segment_starts, segment_sums
 
@@ -117,8 +117,8 @@ def runs_of_counts(counts: np.ndarray, lengths: np.ndarray) -> Runs:
 class InvalidMask(MetricInputError):
     """A mask is invalid: its row, what it must be or have, and what was found."""
 
-    def __init__(self, row: int, of_image: str, expected: str, found: str) -> None:
-        super().__init__(f"mask {row}{of_image} must {expected} (found {found})")
+    def __init__(self, row: int, of_image: str, expected: str, found: object) -> None:
+        super().__init__(f"mask {row}{of_image} must {expected} (found {shortened(found)})")
         self.row, self.expected, self.found = row, expected, found
 
 
@@ -127,8 +127,7 @@ def fail(row: int, names: Sequence[object] | None, expected: str, found: object)
     of_image = ""
     if names is not None:
         of_image, row = f" of image {names[row]!r}", sum(name == names[row] for name in names[:row])
-    text = repr(found)
-    raise InvalidMask(row, of_image, expected, text if len(text) < 80 else text[:77] + "...")
+    raise InvalidMask(row, of_image, expected, found)
 
 
 def checked_sizes(sizes: Sequence[Any], names: Sequence[object] | None) -> np.ndarray:
@@ -146,7 +145,8 @@ def checked_sizes(sizes: Sequence[Any], names: Sequence[object] | None) -> np.nd
         numbers = list(size) if isinstance(size, (list, tuple, np.ndarray)) else []
         whole = len(numbers) == 2 and all(isinstance(number, (int, np.integer)) for number in numbers)
         if not whole or min(numbers) < 1 or int(numbers[0]) * int(numbers[1]) > MAX_PIXELS:
-            fail(row, names, f"have a size of height and width with 1 to {MAX_PIXELS} pixels", size)
+            found = size.tolist() if isinstance(size, np.ndarray) else size
+            fail(row, names, f"have a size of height and width with 1 to {MAX_PIXELS} pixels", found)
     raise MetricInputError(f"'sizes' must have shape (N, 2) (found {sizes!r})")
 
 
@@ -163,13 +163,14 @@ def _numbers(lists: list[Any], rows: np.ndarray, names: Sequence[object] | None)
     """The run lengths of lists, and their number."""
     arrays = []
     for row, values in zip(rows.tolist(), lists):
-        array = (
-            np.asarray(values if len(values) else np.empty(0, dtype=np.int64)) if hasattr(values, "__len__") else None
-        )
-        if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
+        try:
+            array = np.asarray(values)
+        except ValueError:  # lists of different lengths
+            array = np.empty(())
+        if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
             fail(row, names, "have 'counts' that are a string or a list of whole numbers", values)
-        arrays.append(array)
-    return np.concatenate(arrays).astype(np.int64), np.array([len(array) for array in arrays], dtype=np.int64)
+        arrays.append(array.astype(np.int64))
+    return np.concatenate(arrays), np.array([len(array) for array in arrays], dtype=np.int64)
 
 
 def _check_counts(
