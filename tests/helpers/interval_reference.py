@@ -143,9 +143,7 @@ def mean_f1_interval(tp, fp, fn, level):
         bias += weight * (up * fall - down * rise) / (up + down) * variance / (up * down)
         part[c] = (ratio, ratio.variance(share), weight * 2 / (1 + share) ** 2)
     total, df = variance_of_sum([part], tp.shape[1])
-    value, share = (
-        np.mean([f1_of(v) for v in vs]) for vs in ([o.value for o in ratios.values()], list(near.values()))
-    )
+    value, share = (np.mean([f1_of(v) for v in vs]) for vs in ([o.value for o in ratios.values()], list(near.values())))
     return wilson(value, share * (1 - share) / total, df, level, center=value + bias)
 
 

@@ -65,7 +65,9 @@ class Ratios(NamedTuple):
         from scipy.special import stdtrit  # slow to import
 
         variance = self.shrunken * (1 - self.shrunken) / self.size
-        half = np.abs(ratio_intervals(self, ci=_HALF_CI) - self.value).max(axis=0) / stdtrit(self.df, (1 + _HALF_CI) / 2)
+        half = np.abs(ratio_intervals(self, ci=_HALF_CI) - self.value).max(axis=0) / stdtrit(
+            self.df, (1 + _HALF_CI) / 2
+        )
         return np.where(self.defined, variance + self.skew * np.maximum(half**2 - variance, 0.0), 0.0)
 
     def excess_variance(self) -> np.ndarray:

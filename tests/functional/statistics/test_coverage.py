@@ -137,9 +137,8 @@ def test_benchmark_prints_its_tables(monkeypatch, capsys):
     }
     for name, fewer in quick.items():
         function = getattr(coverage, name)
-        call = lambda *setting, function=function, fewer=fewer, **options: function(*setting, **{**options, **fewer})  # noqa: E731
-        monkeypatch.setattr(coverage, name, call)
-    rates = {name: 0.05 for name in ("precision_micro", "recall_micro", "f1_micro", "any")}
+        monkeypatch.setattr(coverage, name, lambda one, call=function, fewer=fewer, **_: call(one, **fewer))
+    rates = dict.fromkeys(("precision_micro", "recall_micro", "f1_micro", "any"), 0.05)
     monkeypatch.setattr(equal_runs, "rejection_rates", lambda *setting, **options: rates)
     bench_coverage.main()
     tables = [table.splitlines() for table in capsys.readouterr().out.split("\n## ")[1:]]
