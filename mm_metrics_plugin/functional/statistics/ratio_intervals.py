@@ -65,14 +65,14 @@ class Ratios(NamedTuple):
         from scipy.special import stdtrit  # slow to import
 
         variance = self.shrunken * (1 - self.shrunken) / self.size
-        half = np.abs(ratio_intervals(self, ci=_HALF_CI) - self.value).max(axis=0) / stdtrit(
-            self.df, (1 + _HALF_CI) / 2
-        )
+        quantile = stdtrit(self.df, (1 + _HALF_CI) / 2)
+        half = np.abs(ratio_intervals(self, ci=_HALF_CI) - self.value).max(axis=0) / quantile
         return np.where(self.defined, variance + self.skew * np.maximum(half**2 - variance, 0.0), 0.0)
 
     def excess_variance(self) -> np.ndarray:
         """(G,) by how much this exceeds the variance of the residuals."""
-        return np.maximum(self.variance() - self.shrunken * (1 - self.shrunken) / self.observed_size, 0.0)
+        observed = self.shrunken * (1 - self.shrunken) / self.observed_size
+        return np.asarray(np.maximum(self.variance() - observed, 0.0))
 
 
 class MeanImages(NamedTuple):
