@@ -9,6 +9,7 @@ from mm_metrics_plugin.conventions import IOU_TYPES
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.statistics.paired_tests import significant
+from mm_metrics_plugin.render.detection import iou_thrs_text
 from mm_metrics_plugin.render.sections import (
     Section,
     class_order_lines,
@@ -19,7 +20,7 @@ from mm_metrics_plugin.render.sections import (
 )
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, Table, printable
 from mm_metrics_plugin.reports.base import missing_results_lines
-from mm_metrics_plugin.settings import number_text
+from mm_metrics_plugin.settings import COCO_IOU_THRS, number_text
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, PairwiseComparison
@@ -84,6 +85,8 @@ def comparison_sections(report: ComparisonReport) -> list[Section]:
         overlap, shapes = geometry_of(detection.iou_type).overlap_name, IOU_TYPES[detection.iou_type].description
         lines.append(f"{shapes}: precision, recall and F1 at {_score_threshold(report)}, {overlap} >= {iou_thr}")
         lines.append(f"AP uses at most {detection.max_dets} detections per class and image (max_dets)")
+        if detection.iou_thrs != COCO_IOU_THRS:
+            lines.append(f"mAP: mean over {iou_thrs_text(detection.iou_thrs, overlap)}")
     elif settings.classification is not None:
         lines += task_lines(settings.classification)
     lines += class_order_lines(report.inputs)
