@@ -49,9 +49,7 @@ print(json.dumps([taken, [float(value) for value in evaluation.stats]]))
 
 def run(folder: str, *arguments: str) -> str:
     """The output of Python in the folder."""
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=True
-    ).stdout
+    return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 def compare_files(folder: str, iou_type: str, targets: dict[str, float]) -> dict[str, float]:
@@ -133,9 +131,7 @@ def samples_of(gts: Shapes, dets: Shapes, as_bitmaps: bool) -> list[dict]:
                 rles = torch.from_numpy(np.ascontiguousarray(mask.decode(rles).transpose(2, 0, 1)) != 0)
             scores = torch.from_numpy(taken.scores.astype(np.float32))
             parts.append(dict(masks=rles, scores=scores, labels=torch.from_numpy(taken.labels)))
-        samples.append(
-            dict(img_id=image, ori_shape=(HEIGHT, WIDTH), pred_instances=parts[0], gt_instances=parts[1])
-        )
+        samples.append(dict(img_id=image, ori_shape=(HEIGHT, WIDTH), pred_instances=parts[0], gt_instances=parts[1]))
     return samples
 
 
