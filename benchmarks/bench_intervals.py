@@ -12,7 +12,7 @@ from mm_metrics_plugin.functional.classification.delong import delong_ci
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.functional.detection.matching import FULL, SCORES, match_images
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves
 from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
