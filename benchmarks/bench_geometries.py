@@ -1,4 +1,4 @@
-"""Speed and memory of masks, key points and rotated boxes, compared with pycocotools, faster-coco-eval and hotcoco, from files to AP."""
+"""Speed and memory of masks, key points and rotated boxes, beside pycocotools, faster-coco-eval and hotcoco."""
 
 from __future__ import annotations
 
