@@ -51,12 +51,18 @@ def rles_of_segmentations(
     segmentations: Sequence[Any], sizes: Sequence[Any], names: Sequence[object] | None
 ) -> list[dict[str, Any]]:
     """RLE dicts of COCO's ``segmentation``; polygons are drawn."""
-    rles, plain = [], _are_plain(segmentations)
-    for row, (parts, size) in enumerate(zip(segmentations, checked_sizes(sizes, names).tolist())):
-        rle = parts if isinstance(parts, dict) else _drawn(parts, size, row, names, plain)
-        if "size" in rle and list(rle["size"]) != size:
-            fail(row, names, f"have the size {size} of its image", rle["size"])
-        rles.append(rle)
+    image_sizes = checked_sizes(sizes, names).tolist()
+    polygons: dict[int, Any] = {}
+    rles: list[Any] = []
+    for row, (parts, size) in enumerate(zip(segmentations, image_sizes)):
+        if not isinstance(parts, dict):
+            polygons[row] = parts
+        elif "size" in parts and list(parts["size"]) != size:
+            fail(row, names, f"have the size {size} of its image", parts["size"])
+        rles.append(parts)
+    if polygons:
+        for row, rle in _drawn(polygons, image_sizes, names).items():
+            rles[row] = rle
     return rles
 
 
@@ -210,21 +216,34 @@ def _are_plain(segmentations: Sequence[Any]) -> bool:
     return bool((np.abs(xy) <= MAX_OUTLINE).all() and (around <= MAX_OUTLINE).all())  # NaN is not
 
 
-def _drawn(polygons: Any, size: list[int], row: int, names: Sequence[object] | None, plain: bool) -> dict[str, Any]:
-    """The RLE of the union of polygons."""
-    if not isinstance(polygons, (list, tuple)):
-        fail(row, names, "be a list of polygons or a COCO RLE", polygons)
-    if not polygons:
-        return {"size": size, "counts": [size[0] * size[1]]}
+def _drawn(
+    segmentations: dict[int, Any], sizes: Sequence[list[int]], names: Sequence[object] | None
+) -> dict[int, dict[str, Any]]:
+    """The RLE of the union of the polygons of each row; all polygons of one image size are drawn at once."""
     try:
         from pycocotools import mask
     except ImportError as error:
         raise ImportError("masks given as polygons need pycocotools: pip install pycocotools") from error
-    if not plain or not isinstance(polygons, list):
-        polygons = [_checked_polygon(polygon, row, names) for polygon in polygons]
-    rles: list[dict[str, Any]] = mask.frPyObjects(polygons, *size)
-    merged: dict[str, Any] = rles[0] if len(rles) == 1 else mask.merge(rles)
-    return merged
+    plain = _are_plain(list(segmentations.values()))
+    rles: dict[int, dict[str, Any]] = {}
+    by_size: dict[tuple[int, ...], tuple[list[int], list[Any]]] = {}
+    for row, polygons in segmentations.items():
+        if not isinstance(polygons, (list, tuple)):
+            fail(row, names, "be a list of polygons or a COCO RLE", polygons)
+        if not polygons:
+            rles[row] = {"size": sizes[row], "counts": [sizes[row][0] * sizes[row][1]]}
+            continue
+        if not plain or not isinstance(polygons, list):
+            polygons = [_checked_polygon(polygon, row, names) for polygon in polygons]
+        rows, listed = by_size.setdefault(tuple(sizes[row]), ([], []))
+        rows += [row] * len(polygons)
+        listed += polygons
+    for size, (rows, listed) in by_size.items():
+        parts: dict[int, list[dict[str, Any]]] = {}
+        for row, rle in zip(rows, mask.frPyObjects(listed, *size)):
+            parts.setdefault(row, []).append(rle)
+        rles.update((row, each[0] if len(each) == 1 else mask.merge(each)) for row, each in parts.items())
+    return rles
 
 
 def _checked_polygon(points: Any, row: int, names: Sequence[object] | None) -> list[float]:
