@@ -447,7 +447,7 @@ def test_masks_rotated_boxes_and_key_points_are_drawn(opened, tmp_path, iou_type
     assert f"Evaluated: {IOU_TYPES[iou_type].description}." in " ".join(text)
     assert f"its {name} with an object" in " ".join(text) and "mmdet" not in " ".join(text)
     assert page.locator("#cell-table th").all_text_contents()[4] == name
-    matrix, colors = report.protocols[0].result.matrix, {}
+    matrix, colors = report.matching_rules[0].result.matrix, {}
     for row, column in np.argwhere(matrix).tolist():
         members = open_cell(page, row, column)
         assert len(members) == min(matrix[row, column], 50)

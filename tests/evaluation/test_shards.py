@@ -238,7 +238,7 @@ def test_states_of_coco_results_share_images(tmp_path, capsys):
         printed = files.printed("detection", path, results, "--save-state", tmp_path / f"{name}.npz")
         assert "1 image without results" in printed
     message = error_of(capsys, "merge", tmp_path / "a.npz", tmp_path / "b.npz")
-    assert "COCO results do not list images without detections" in message
+    assert "COCO results and key points of mmpose do not list images without detections" in message
 
 
 @pytest.mark.parametrize("images", [45, 42])

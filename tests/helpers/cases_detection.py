@@ -169,7 +169,11 @@ def coco_intervals(samples, resamples=20, level=0.9):
         draws.append(coco_precision([samples[index] for index in indices])[0])
     images = sum(bool(row.any()) for row in objects)
     number = objects.sum(axis=0)
-    several = len(samples) / (len(samples) - 1)
+    weights = (objects / number).sum(axis=1)
+    effective = weights.sum() ** 2 / (weights**2).sum()
+    alone = weights[objects.sum(axis=1) == 1].sum() / weights.sum()
+    # Resamples of few images vary too little.
+    of_class, of_mean = (1 / (1 - 1 / np.maximum(few, 2)) for few in (number**2 / (objects**2).sum(axis=0), effective))
     biases = np.zeros(values.shape)
     for threshold, row in enumerate(values):
         for label, near in enumerate(shrunken(row, number)):
@@ -181,10 +185,10 @@ def coco_intervals(samples, resamples=20, level=0.9):
         drawn = np.stack([draw[chosen].mean(axis=0) for draw in draws])
         drawn = np.where(np.isnan(drawn), value, drawn)
         near = np.array(shrunken(value, number))
-        missing = np.maximum(near * (1 - near) / number - several * drawn.var(axis=0), 0)
-        total = several * drawn.mean(axis=1).var() + missing.sum() / len(value) ** 2
-        share = near.mean() - bias
-        ends = wilson(value.mean(), share * (1 - share) / total, images - 1, level, center=value.mean() - bias)
+        missing = np.maximum(near * (1 - near) / number - of_class * drawn.var(axis=0), 0)
+        total = of_mean * drawn.mean(axis=1).var() + missing.sum() / len(value) ** 2
+        share, df = near.mean() - bias, max(1, effective * (1 + alone) - 1)
+        ends = wilson(value.mean(), share * (1 - share) / total, df, level, center=value.mean() - bias)
         result[f"{key}_low"], result[f"{key}_high"] = ends if images >= 30 else (np.nan, np.nan)
     return result
 
