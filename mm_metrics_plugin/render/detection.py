@@ -273,8 +273,8 @@ def olrp_and_froc_sections(analysis: DetectionAnalysis) -> list[Section]:
     if analysis.olrp is not None:
         means = analysis.olrp.means()
         lines = [
-            f"LRP error: (sum of (1 - {overlap}) / (1 - {iou_thr}) over TP + FP + FN) / (TP + FP + FN); oLRP: its "
-            "lowest value over the score thresholds of a class; lower is better",
+            f"LRP error: (S + FP + FN) / (TP + FP + FN), where S is the sum of (1 - {overlap}) / (1 - {iou_thr}) over "
+            "the TP; oLRP: its lowest value over the score thresholds of a class; lower is better",
             f"oLRP_Loc: mean of 1 - {overlap} over TP; oLRP_FP: 1 - precision; oLRP_FN: 1 - recall; at the best score "
             "threshold of each class",
             f"{of_detections}; means are over the classes that have a value",

@@ -48,8 +48,8 @@ class OLRPResult(Result):
 def olrp(table: MatchTable) -> OLRPResult:
     """The oLRP of all detections at the IoU threshold of the table, over the distinct scores of each class.
 
-    LRP = (sum of (1 - IoU) / (1 - ``iou_thr``) over the TP + FP + FN) / (TP + FP + FN). IoUs are those of single
-    precision that the table keeps.
+    LRP = (S + FP + FN) / (TP + FP + FN), where S is the sum of (1 - IoU) / (1 - ``iou_thr``) over the TP. The IoUs of
+    the table have single precision.
 
     Args:
         table: Match table of :func:`match_images` with ``keep='full'``.
