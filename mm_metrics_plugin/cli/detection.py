@@ -46,7 +46,7 @@ PARSER: dict[str, Any] = dict(
 
 OUT_DIR receives report.json, report.md, per_class.csv, confusion_matrix.csv, confusion_matrix.png (of the first
 matching rule; those of others are named after them), curves.csv, pr_curves.png, confidence_curves.png,
-froc_curve.png, with --operating-point thresholds.json, and with --html report.html. Of more than 2,000 classes,
+froc_curves.png, with --operating-point thresholds.json, and with --html report.html. Of more than 2,000 classes,
 confusion_matrix.csv and report.json list the cells that are not 0.""",
 )
 

@@ -244,7 +244,7 @@ def _detection_figures(report: DetectionReport, color_theme: str) -> dict[str, D
         figures["pr_curves.png"] = partial(pr_curve_figure, *arguments)
         figures["confidence_curves.png"] = partial(threshold_curve_figure, *arguments)
         if report.analysis.froc is not None:
-            figures["froc_curve.png"] = partial(froc_curve_figure, report.analysis.froc, report.classes, color_theme)
+            figures["froc_curves.png"] = partial(froc_curve_figure, report.analysis.froc, report.classes, color_theme)
     return figures
 
 

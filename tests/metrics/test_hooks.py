@@ -174,8 +174,8 @@ def evaluated(metric, samples, wanted=("*",), **meta):
 
 
 def test_the_froc_curve_of_a_detector_has_its_values():
-    values, specs = evaluated(DetectionPRF(froc=True), images(), ("froc_curve",), classes=CLASSES)
-    (curve,) = (spec for spec in specs if spec.names == ("froc_curve",))
+    values, specs = evaluated(DetectionPRF(froc=True), images(), ("froc_curves",), classes=CLASSES)
+    (curve,) = (spec for spec in specs if spec.names == ("froc_curves",))
     (figure,) = draw_figures(curve.result(), CLASSES)
     (axes,) = figure.axes
     x, y = axes.lines[0].get_data()
@@ -183,7 +183,7 @@ def test_the_froc_curve_of_a_detector_has_its_values():
     expected = [values[f"det/sensitivity@{fps}"] for fps in ("0.125", "1", "8")]
     assert shown == pytest.approx(expected, abs=5e-3)
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [*CLASSES, "all (pooled)"]
-    assert not [spec for spec in evaluated(DetectionPRF(), images())[1] if "froc_curve" in spec.names]
+    assert not [spec for spec in evaluated(DetectionPRF(), images())[1] if "froc_curves" in spec.names]
 
 
 def test_curves_of_a_detector_at_its_threshold_are_its_values():

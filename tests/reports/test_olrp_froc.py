@@ -40,7 +40,7 @@ def test_log_json_csv_and_markdown_have_the_same_values(report, tmp_path):
             assert [row[key] for key in logged] == [log[f"{key}/{name}"] for key in logged]
             of_class = table[(table["name"] == name) & (table["matching"] == "coco")]
             assert of_class[columns].iloc[0].tolist() == list(row.values())[1:]
-    assert (tmp_path / "froc_curve.png").stat().st_size > 5000
+    assert (tmp_path / "froc_curves.png").stat().st_size > 5000
 
 
 def test_values_agree_with_the_other_parts_of_the_report(report):
@@ -66,7 +66,7 @@ def test_options_leave_them_out(report):
     content = without.to_dict()
     assert content["olrp"] is None and content["froc"] is None
     assert not [key for key in without.log_values(classwise=True) if key.startswith(("oLRP", "FROC", "sensitivity"))]
-    assert "froc_curve.png" not in without.figures() and "oLRP" not in without.to_markdown()
+    assert "froc_curves.png" not in without.figures() and "oLRP" not in without.to_markdown()
     assert set(report.to_dataframe().columns) - set(without.to_dataframe().columns) == {
         *COLUMNS["olrp"],
         *COLUMNS["froc"],

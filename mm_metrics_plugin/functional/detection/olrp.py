@@ -80,27 +80,28 @@ def olrp(table: MatchTable) -> OLRPResult:
         raise ValueError("oLRP needs a table with details (keep='full')")
     iou_thr = table.settings.iou_thr
     rows, is_tp, classes = ranked_rows(table, iou_thr)
-    scores = RankedScores(table.score[rows], is_tp, table.precision_codes[rows])
+    scores, tp_rows = RankedScores(table.score[rows], is_tp, table.precision_codes[rows]), rows[is_tp]
     # Rounded to single precision, the overlap of a TP may be below the threshold.
-    error = 1 - np.maximum(table.details.overlap[rows].astype(np.float64), iou_thr)
+    error = 1 - np.maximum(table.details.overlap[tp_rows].astype(np.float64), iou_thr)
+    tp_starts = np.searchsorted(table.label[tp_rows], np.arange(table.num_classes + 1))
     num_gts = table.num_gts("any")
     values = np.full((len(OLRP_NAMES), table.num_classes), np.nan)
     values[0, num_gts > 0] = values[3, num_gts > 0] = 1.0
     thresholds = [_NO_THRESHOLD] * table.num_classes
-    for index in np.unique(table.label[rows[is_tp]]).tolist():
-        own = scores.take(classes[index])
-        values[:, index], threshold = _best(own, error[classes[index]], int(num_gts[index]), iou_thr)
+    for index in np.flatnonzero(np.diff(tp_starts)).tolist():
+        own, own_error = scores.take(classes[index]), error[tp_starts[index] : tp_starts[index + 1]]
+        values[:, index], threshold = _best(own, own_error, int(num_gts[index]), iou_thr)
         thresholds[index] = own.decimal_thresholds([threshold])[0]
     loss, localization, false_positive, false_negative = values
     return OLRPResult(iou_thr, loss, localization, false_positive, false_negative, thresholds)
 
 
 def _best(scores: RankedScores, error: np.ndarray, num_gts: int, iou_thr: float) -> tuple[np.ndarray, float]:
-    """The oLRP and its components of a class with TP, and the highest of the best thresholds."""
+    """The oLRP and its components of a class with TP, and the highest of the best thresholds; ``error`` of the TP."""
     curve = scores.curve(num_gts)
-    reached = np.flatnonzero(curve.tp)  # without TP, LRP is 1, the highest value
-    thresholds, tp, fp = curve.thresholds[reached], curve.tp[reached].astype(np.int64), curve.fp[reached]
-    total = _error_sums(scores, error, thresholds)
+    new_tp = np.flatnonzero(np.diff(curve.tp, prepend=0))  # FP alone never lower the LRP error
+    thresholds, tp, fp = curve.thresholds[new_tp], curve.tp[new_tp].astype(np.int64), curve.fp[new_tp]
+    total = _error_sums(scores.take(scores.is_tp), error, thresholds)
     weight = 1 / (1 - iou_thr) if iou_thr < 1 else 0.0
     lrp = (total * weight + fp + num_gts - tp) / (num_gts + fp)
     best = int(np.argmin(lrp))
@@ -108,12 +109,12 @@ def _best(scores: RankedScores, error: np.ndarray, num_gts: int, iou_thr: float)
     return np.array([lrp[best], *rates]), float(thresholds[best])
 
 
-def _error_sums(scores: RankedScores, error: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+def _error_sums(tp: RankedScores, error: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     """(points,) sums of the errors of the TP that reach each threshold."""
-    codes: Any = scores.precision
+    codes: Any = tp.precision
     sums = np.zeros(len(thresholds))
     for code in np.unique(codes).tolist():
-        tp = np.flatnonzero(scores.is_tp & (codes == code))
-        reached = count_reaching([(code, scores.score[tp][::-1])], thresholds)
-        sums += np.append(0.0, np.cumsum(error[tp]))[reached]
+        rows = np.flatnonzero(codes == code)
+        reached = count_reaching([(code, tp.score[rows][::-1])], thresholds)
+        sums += np.append(0.0, np.cumsum(error[rows]))[reached]
     return sums
