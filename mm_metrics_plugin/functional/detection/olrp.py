@@ -13,6 +13,7 @@ from mm_metrics_plugin.functional.detection.pr_curves import RankedScores, ranke
 from mm_metrics_plugin.functional.thresholding import Threshold, count_reaching
 
 OLRP_NAMES = ("oLRP", "oLRP_Loc", "oLRP_FP", "oLRP_FN")
+_ROUNDING = 1e-7  # LRP errors that differ by less are equal: IoUs have single precision
 _NO_THRESHOLD = Threshold(float("nan"), "nan")
 
 
@@ -104,7 +105,7 @@ def _best(scores: RankedScores, error: np.ndarray, num_gts: int, iou_thr: float)
     total = _error_sums(scores.take(scores.is_tp), error, thresholds)
     weight = 1 / (1 - iou_thr) if iou_thr < 1 else 0.0
     lrp = (total * weight + fp + num_gts - tp) / (num_gts + fp)
-    best = int(np.argmin(lrp))
+    best = int(np.argmax(lrp <= lrp.min() + _ROUNDING))
     rates = total[best] / tp[best], fp[best] / (tp[best] + fp[best]), (num_gts - tp[best]) / num_gts
     return np.array([lrp[best], *rates]), float(thresholds[best])
 
