@@ -144,6 +144,28 @@ def coco_classwise(samples):
     }
 
 
+def olrp_and_froc(samples):
+    """Plain loops over the matches of pycocotools."""
+    from tests.helpers.olrp_froc_reference import FPS_PER_IMAGE, counted_detections, froc_of, olrp_of_class
+
+    rows, num_gts = counted_detections(run_coco(samples, iou_thrs=[0.5])[0])
+    per_class = np.array([olrp_of_class(rows[label], num_gts[label], 0.5) for label in range(len(CLASSES))])
+    pooled = sorted((row for own in rows.values() for row in own), key=lambda row: -row[0])
+    return {
+        **coco_reference(samples),
+        **dict(zip(("oLRP", "oLRP_Loc", "oLRP_FP", "oLRP_FN"), np.nanmean(per_class, axis=0))),
+        **{f"oLRP/{name}": value for name, value in zip(CLASSES, per_class[:, 0])},
+        **{f"oLRP_threshold/{name}": value for name, value in zip(CLASSES, per_class[:, 4])},
+        **dict(
+            zip(
+                ("FROC", *(f"sensitivity@{fps:g}" for fps in FPS_PER_IMAGE)),
+                froc_of(pooled, sum(num_gts.values()), len(samples)),
+            )
+        ),
+        **{f"FROC/{name}": froc_of(rows[c], num_gts[c], len(samples))[0] for c, name in enumerate(CLASSES)},
+    }
+
+
 def coco_intervals(samples, resamples=20, level=0.9):
     """The formulas of the intervals, with counts, matches and resampled values of pycocotools."""
     from tests.helpers.interval_reference import Ratio, count_intervals, shrunken, wilson
@@ -239,7 +261,7 @@ INVALID = (
 )
 
 
-COUNTS = dict.fromkeys(("tp*", "fp*", "fn*", "classes_averaged", "operating_threshold*"))
+COUNTS = dict.fromkeys(("tp*", "fp*", "fn*", "classes_averaged", "operating_threshold*", "oLRP_threshold*"))
 FIELDS = dict(
     samples=detections, classes=CLASSES, invalid_inputs=INVALID, rules=COUNTS, dtypes=("float32", "float64", "numpy")
 )
@@ -259,6 +281,14 @@ DETECTION_CASES = [
         partial(DetectionPRF, operating_point="f1", classwise=True),
         reference=coco_best_threshold,
         **FIELDS,
+    ),
+    MetricCase(
+        "detection-olrp-froc",
+        partial(DetectionPRF, olrp=True, froc=True, classwise=True),
+        reference=olrp_and_froc,
+        reference_tolerance=1e-6,  # IoUs of single precision
+        many=0,
+        **{**FIELDS, "rules": {**COUNTS, "oLRP*": "less"}},
     ),
     MetricCase("detection-mmdet", partial(DetectionPRF, matching="mmdet"), reference=mmdet_reference, **FIELDS),
 ]

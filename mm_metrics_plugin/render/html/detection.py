@@ -14,6 +14,7 @@ from mm_metrics_plugin.render.detection import (
     error_types,
     iou_thrs_text,
     max_dets_lines,
+    olrp_and_froc_sections,
     optional_sections,
     size_range,
 )
@@ -94,6 +95,7 @@ def _data(
     return {
         "labels": report.labels,
         "score_thr": report.settings.score_thr,
+        "num_images": report.counts["images"]["used"],
         "matching_rules": [_rule_data(rule, members, indices) for rule in report.matching_rules],
         **instances,
         "image_names": [names[image] for image in images.tolist()],
@@ -150,7 +152,9 @@ def _context(report: DetectionReport, thresholds: ThresholdSweep | None) -> dict
         "max_dets": [] if analysis is None else max_dets_lines(analysis.settings, analysis.most_detections),
         "errors": _errors(report),
         "sizes": _sizes(report),
-        "more": [] if analysis is None else grouped_sections(optional_sections(analysis)),
+        "more": []
+        if analysis is None
+        else grouped_sections([*olrp_and_froc_sections(analysis), *optional_sections(analysis)]),
         **provenance(report, ("ground_truth", "results")),
     }
 
