@@ -157,7 +157,7 @@ class DetectionReport(Report):
         result = dict.fromkeys(rule.means, rule.rule.comparable_with)
         if self.analysis is not None:
             result.update(dict.fromkeys(self.analysis.average_precision.to_dict(), self.settings.ap_comparable_with))
-            result.update({"errors": "tidecv", "operating_points": OWN, "intervals": OWN})
+            result.update({"errors": "tidecv", **dict.fromkeys(("olrp", "froc", "operating_points", "intervals"), OWN)})
         return result
 
     def _content(self) -> dict[str, Any]:
