@@ -232,7 +232,7 @@ class DetectionPRF(StreamingMetric):
         report = self.report(state)
         self._warn_undefined(report)
         for finding in report.diagnosis:
-            self.warn_once(finding.cause, str(finding))
+            self.warn_once(finding.cause, str(finding), finding.category)
         return report.log_values(average=self.average, classwise=self.classwise)
 
     def _warn_undefined(self, report: DetectionReport) -> None:

@@ -194,7 +194,7 @@ class ImageReader:
         batch.check(num_classes=num_classes, names=names)
         message = self._resize_check.message(samples, batch, names)
         if message is not None:
-            once("resized ground truths", message)
+            once("box_scale", message)  # the cause in a diagnosis
         order, texts = image_keys(samples, indices, names)
         return ImageBatch(batch, order, encode_texts(texts) if (order[:, 0] == NO_NUMBER).any() else None, names)
 

@@ -132,7 +132,7 @@ class DetectionReport(Report):
         if 0 < counted["detections"] == counted["detections_below_threshold"]:
             warn_unreached("detection", self.settings.score_thr, None if analysis is None else analysis.table.score)
         for finding in self.diagnosis:
-            warnings.warn(str(finding), MetricWarning)
+            warnings.warn(str(finding), finding.category)
 
     @property
     def labels(self) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping
 import numpy as np
 
 from mm_metrics_plugin.conventions import COCO
-from mm_metrics_plugin.exceptions import listing, pluralize
+from mm_metrics_plugin.exceptions import MetricWarning, UndefinedMetricWarning, listing, pluralize
 from mm_metrics_plugin.functional._arrays import mean_of_defined
 from mm_metrics_plugin.functional.detection.diagnosis import LOCATED_IOU, SampleCheck, check_sample, class_mapping
 from mm_metrics_plugin.row_counts import RowCounts
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.reports.detection import DetectionReport
 
 LOW = 0.2  # recall or AP up to this is looked at
+UNDEFINED = ("no_ground_truth", "all_ignored", "no_detections", "iou_thrs")  # causes of undefined values
 MIN_GTS = 10  # that a mistake must explain
 MIN_DETS = 20
 MIN_IMAGES = 10
@@ -57,6 +58,11 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.message}: {self.remedy}"
+
+    @property
+    def category(self) -> type[MetricWarning]:
+        """The warning to give."""
+        return UndefinedMetricWarning if self.cause in UNDEFINED else MetricWarning
 
     def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
@@ -255,9 +261,10 @@ def _classes(check: SampleCheck, report: DetectionReport) -> Finding | None:
             "give the class names in the order of the model's labels, or map its category ids",
             {**numbers, "explained": int(np.count_nonzero(same)), "detected_as": pairs},
         )
-    if not np.isin(labels, check.detected_classes).any():
-        own = [names[label] for label in np.unique(labels).tolist()]
-        others = [names[label] for label in np.unique(predicted).tolist()]
+    classes, detected = np.unique(labels).tolist(), check.detected_classes.tolist()
+    # A detector that knows only one class is weak, unless there is only one.
+    if not set(classes) & set(detected) and len(detected) >= min(2, len(classes)):
+        own, others = [names[label] for label in classes], [names[label] for label in detected]
         return Finding(
             "class_names",
             f"ground truths and detections have no class in common: {listing('class', own)} and "

@@ -12,7 +12,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from mm_metrics_plugin import evaluate_detection, merge_states
+from mm_metrics_plugin import UndefinedMetricWarning, evaluate_detection, merge_states
 from mm_metrics_plugin.evaluation.saved_states import read_state, write_state
 from mm_metrics_plugin.exceptions import ResultFileError
 from tests.helpers import result_files as files
@@ -168,7 +168,9 @@ def states(folder, tmp_path_factory):
     content = [image for image in tied()[1] if image["img_id"] > 30]
     for image in content:
         image["pred_instances"] = {key: value[:0] for key, value in image["pred_instances"].items()}
-    save("classes", files.write_pickle(place / "empty.pkl", content), "--classes", ",".join(CLASSES[:3]))
+    empty = files.write_pickle(place / "empty.pkl", content)
+    with pytest.warns(UndefinedMetricWarning, match="there are no detections"):
+        save("classes", empty, "--classes", ",".join(CLASSES[:3]))
     return place
 
 
