@@ -253,8 +253,8 @@ class ResizeCheck:
             return None
         return (
             "the boxes of 'gt_instances' seem to be in the coordinates of the resized images, while 'pred_instances' "
-            f"are in those of the original images (ground truths outside their image: {outside}; located by a detection: "
-            f"{self._located}, and {self._located_rescaled} if they are scaled back): {_REMEDY}"
+            f"are in those of the original images (ground truths outside their image: {outside}; located by a "
+            f"detection: {self._located}, and {self._located_rescaled} if they are scaled back): {_REMEDY}"
         )
 
 

@@ -77,7 +77,7 @@ def diagnose(report: DetectionReport) -> tuple[Finding, ...]:
     finding = _nothing_to_match(report, counts)
     if finding is not None:
         return (finding,)
-    return tuple([*_mismatches(report, counts), *_grid(report)])
+    return (*_mismatches(report, counts), *_grid(report))
 
 
 def _nothing_to_match(report: DetectionReport, counts: Mapping[str, int]) -> Finding | None:
@@ -169,10 +169,10 @@ def _boxes(check: SampleCheck, report: DetectionReport) -> Finding | None:
         return enough and located >= _BETTER * check.located
 
     def shown(located: int) -> str:
+        gts = f"{pluralize(check.ground_truths, 'ground truth')} in {pluralize(check.images, 'image')}"
         return (
-            f"{located:,} of {pluralize(check.ground_truths, 'ground truth')} in {pluralize(check.images, 'image')} are "
-            f"then located by a detection (IoU of bounding boxes at least {LOCATED_IOU:g}), and {check.located:,} as "
-            "given"
+            f"{located:,} of {gts} are then located by a detection (IoU of bounding boxes at least {LOCATED_IOU:g}), "
+            f"and {check.located:,} as given"
         )
 
     def numbers(located: int, **others: Any) -> dict[str, Any]:
@@ -221,8 +221,8 @@ def _normalized(check: SampleCheck) -> Finding | None:
             side = _SIDES[of_gts]
             return Finding(
                 "box_scale",
-                f"the coordinates of the {side} are at most {extent:.3g}, and those of the {_SIDES[not of_gts]} at most "
-                f"{other:.5g}, so the {side} seem to be normalized to the size of the image",
+                f"the coordinates of the {side} are at most {extent:.3g}, and those of the {_SIDES[not of_gts]} at "
+                f"most {other:.5g}, so the {side} seem to be normalized to the size of the image",
                 "multiply x by the width and y by the height of the image",
                 {"side": side, "largest": extent, "largest_of_others": other, "ground_truths": check.ground_truths},
             )

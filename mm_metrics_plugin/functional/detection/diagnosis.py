@@ -108,9 +108,9 @@ def check_sample(sample: DetectionBatch) -> SampleCheck:
     """Count the located ground truths of a sample of `bounding_box_sample`.
 
     Example:
-        >>> gt_boxes = [[20, 10, 40, 40], [60, 30, 90, 50]]
+        >>> gts = GroundTruths([0, 0], [[20, 10, 40, 40], [60, 30, 90, 50]], [0, 0])
         >>> found = [[20, 10, 20, 30], [60, 30, 30, 20]]  # left, top, width and height
-        >>> batch = DetectionBatch(Detections([0, 0], found, [0.9, 0.8], [0, 0]), GroundTruths([0, 0], gt_boxes, [0, 0]), 1)
+        >>> batch = DetectionBatch(Detections([0, 0], found, [0.9, 0.8], [0, 0]), gts, 1)
         >>> check = check_sample(bounding_box_sample(batch))
         >>> check.located, check.by_format["xywh", "xyxy", False]
         (0, 2)
