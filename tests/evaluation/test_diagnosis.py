@@ -44,7 +44,7 @@ def causes(report):
 @quiet
 @pytest.mark.parametrize("mistake", MISTAKES, ids=NAMES)
 def test_one_mistake_has_one_finding(mistake, tmp_path):
-    report = evaluate_detection(*write(tmp_path, mistake.make()), **mistake.options)
+    report = evaluate_detection(*write(tmp_path, mistake.make()))
     (finding,) = report.diagnosis
     assert finding.cause == mistake.cause, finding
     assert {key: finding.numbers[key] for key in mistake.numbers} == mistake.numbers

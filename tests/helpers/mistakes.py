@@ -10,6 +10,7 @@ import numpy as np
 from tests.helpers import result_files as files
 
 WIDTH, HEIGHT = 640, 480
+IMAGES = 40
 
 
 class Files(NamedTuple):
@@ -26,10 +27,9 @@ class Mistake(NamedTuple):
     make: Callable[[], Files]
     cause: str
     numbers: dict[str, Any]
-    options: dict[str, Any] = {}
 
 
-def healthy(images=40, seed=0) -> Files:
+def healthy(images=IMAGES, seed=0) -> Files:
     """Annotations, and results of mmdet."""
     problem = files.problem(images, seed)
     return Files(files.truth_of(problem), files.results_of(problem))
@@ -81,7 +81,7 @@ def with_boxes(convert) -> Files:
 
 
 def off_by_one() -> Files:
-    """The model counts a class before those of the annotations, whose first class has no objects in any other way."""
+    """Labels of detections are counted from 1; the last class of the annotations has no objects."""
     truth, results = healthy()
     truth["annotations"] = [row for row in truth["annotations"] if row["category_id"] < 4]
     for image in results:
@@ -119,7 +119,6 @@ def outside() -> Files:
     return with_annotations(lambda row: {"bbox": [row["bbox"][0] + 5000, *row["bbox"][1:]]})
 
 
-NUMBERS = 40
 MISTAKES = [
     Mistake(
         "no annotations",
@@ -145,7 +144,7 @@ MISTAKES = [
     ),
     Mistake(
         "image ids off by one",
-        lambda: with_rows(lambda row: {"image_id": row["image_id"] % NUMBERS + 1}, of_coco=True),
+        lambda: with_rows(lambda row: {"image_id": row["image_id"] % IMAGES + 1}, of_coco=True),
         *("image_ids", {"step": -1}),
     ),
     Mistake(
