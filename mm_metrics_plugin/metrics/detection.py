@@ -281,6 +281,8 @@ class DetectionPRF(StreamingMetric):
         """The values by key."""
         report = self.report(state)
         self._warn_undefined(report)
+        for finding in report.diagnosis:
+            self.warn_once(finding.cause, str(finding), finding.category)
         return report.log_values(average=self.average, classwise=self.classwise)
 
     def _warn_undefined(self, report: DetectionReport) -> None:

@@ -12,10 +12,10 @@ import torch
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._inputs import BFloat16Array, as_array
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.diagnosis import bounding_box_sample, num_located, rescaled
 from mm_metrics_plugin.functional.detection.geometry import geometry_of_settings
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.geometry.masks import Masks
-from mm_metrics_plugin.functional.detection.matching import overlaps_by_scale
 from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
 from mm_metrics_plugin.io.detection_data import GROUP_OF_MESSAGE
 from mm_metrics_plugin.metrics.runner_log import warn
@@ -198,9 +198,9 @@ class ImageReader:
             once("group-of boxes", GROUP_OF_MESSAGE)
         names = [name(index) for index in range(len(samples))]
         batch.check(num_classes=num_classes, names=names)
-        message = self._resize_check.message(samples, batch, names, num_classes=num_classes)
+        message = self._resize_check.message(samples, batch, names)
         if message is not None:
-            once("resized ground truths", message)
+            once("box_scale", message)  # the cause in a diagnosis
         order, texts = image_keys(samples, indices, names)
         return ImageBatch(batch, order, encode_texts(texts) if (order[:, 0] == NO_NUMBER).any() else None, names)
 
@@ -252,9 +252,9 @@ class ResizeCheck:
     """Finds ground truths that are in the coordinates of the resized images, in the first resized images."""
 
     def __init__(self) -> None:
-        self._images = self._matches = self._matches_rescaled = 0
+        self._images = self._located = self._located_rescaled = 0
 
-    def message(self, samples: Samples, batch: DetectionBatch, names: Sequence[str], *, num_classes: int) -> str | None:
+    def message(self, samples: Samples, batch: DetectionBatch, names: Sequence[str]) -> str | None:
         """Check a batch; a message if the ground truths seem to be in the wrong coordinates."""
         if batch.ground_truths.geometry.field == _MASKS:
             return None  # their size is checked
@@ -262,19 +262,19 @@ class ResizeCheck:
         resized = int((factors != 1).any(axis=1).sum())
         if not resized or self._images >= _RESIZED_IMAGES_CHECKED:
             return None
-        matches, rescaled = overlaps_by_scale(batch, factors, num_classes=num_classes)
+        sample = bounding_box_sample(batch)
         self._images += resized
-        self._matches += matches
-        self._matches_rescaled += rescaled
+        self._located += num_located(sample)
+        self._located_rescaled += num_located(rescaled(sample, 1 / factors, ground_truths=True))
         shapes = np.array([_original_shape(sample, name) for sample, name in zip(samples, names)])
         edges, (height, width) = batch.ground_truths.geometry.bounding_boxes(), shapes[batch.ground_truths.image].T
         outside = int(np.count_nonzero((edges.right > width + 2) | (edges.bottom > height + 2)))
-        if not outside and not (self._matches_rescaled >= 5 and self._matches_rescaled > 3 * self._matches):
+        if not outside and not (self._located_rescaled >= 5 and self._located_rescaled > 3 * self._located):
             return None
         return (
             "the boxes of 'gt_instances' seem to be in the coordinates of the resized images, while 'pred_instances' "
-            f"are in those of the original images (ground truths outside their image: {outside}; matches: "
-            f"{self._matches}, and {self._matches_rescaled} if the ground truths are scaled back): {_REMEDY}"
+            f"are in those of the original images (ground truths outside their image: {outside}; located by a "
+            f"detection: {self._located}, and {self._located_rescaled} if they are scaled back): {_REMEDY}"
         )
 
 

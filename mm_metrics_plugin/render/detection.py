@@ -69,7 +69,7 @@ def detection_sections(report: DetectionReport, text: TextOptions | None = None)
         wanted = text.matching_rules or [rule.name for rule in default_rules(report)]
         matching_rules = [rule for rule in matching_rules if rule.name in wanted] or matching_rules
     names = [rule.name for rule in matching_rules]
-    sections = [Section("", [*_detection_opening(report), *report.missing_results])]
+    sections = [Section("", [*_detection_opening(report), *report.missing_results]), *_diagnosis(report)]
     order = _class_order(matching_rules[0], analysis)
     for rule in matching_rules:
         sections.append(_rule_section(report, rule, text, order))
@@ -132,6 +132,11 @@ def _detection_opening(report: DetectionReport) -> list[str]:
         *unevaluated_lines(results, vars(settings)),
         f"{report.shapes}: score threshold {number_text(settings.score_thr)}, {overlap} threshold {iou_thr}{nms}",
     ]
+
+
+def _diagnosis(report: DetectionReport) -> list[Section]:
+    """Why the results are impossibly low, if the data show it."""
+    return [Section("Diagnosis", notes=list(map(str, report.diagnosis)), headline=True)] if report.diagnosis else []
 
 
 def _rule_section(report: DetectionReport, rule: RuleReport, text: TextOptions | None, order: ClassOrder) -> Section:

@@ -72,6 +72,7 @@ def _section(section: Section) -> str:
     body = [_row("td", row) for row in rows]
     means = [_row("td", row, "" if at else f"border-top:{LINE}") for at, row in enumerate(section.means)]
     table = f'<table style="{TABLE_STYLE}"><thead>{head}</thead><tbody>{"".join([*body, *means])}</tbody></table>'
+    table = "" if section.table is None else table
     notes = "".join(f'<div style="opacity:.75">{escape(printable(note))}</div>' for note in section.notes)
     return f"<p>{escape(printable(section.heading))}</p>{table}{notes}"
 

@@ -27,6 +27,7 @@ from mm_metrics_plugin.reports.base import (
     warn_unreached,
 )
 from mm_metrics_plugin.reports.detection_analysis import DetectionAnalysis
+from mm_metrics_plugin.reports.diagnosis import Finding, diagnose
 from mm_metrics_plugin.reports.provenance import Provenance
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.detection import DetectionState
@@ -103,6 +104,11 @@ class DetectionReport(Report):
         return None if table is None else DetectionAnalysis(self.classes, table, self.with_ap, self.progress)
 
     @cached_property
+    def diagnosis(self) -> tuple[Finding, ...]:
+        """Causes of an impossible result, such as an mAP of 0, that the data show; none of a healthy file."""
+        return diagnose(self)
+
+    @cached_property
     def examples(self) -> Examples | None:
         """The worst members of each cell and the worst images, for the page."""
         return self.state.examples()
@@ -128,6 +134,8 @@ class DetectionReport(Report):
                 warnings.warn(self.settings.truncation_message(analysis.most_detections), MetricWarning)
         if 0 < counted["detections"] == counted["detections_below_threshold"]:
             warn_unreached("detection", self.settings.score_thr, None if analysis is None else analysis.table.score)
+        for finding in self.diagnosis:
+            warnings.warn(str(finding), finding.category)
 
     @property
     def labels(self) -> list[str]:
@@ -167,6 +175,7 @@ class DetectionReport(Report):
             "settings": self.settings.to_dict(),
             "inputs": self.inputs,
             "counts": self.counts,
+            "diagnosis": [finding.to_dict() for finding in self.diagnosis],
             "matching_rules": {report.name: report.to_dict() for report in self.matching_rules},
             "remarks": self.remarks,
             "provenance": self.comparable_with,

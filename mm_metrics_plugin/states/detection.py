@@ -22,6 +22,7 @@ from mm_metrics_plugin.functional.detection.rules import BACKGROUND_TYPES, RuleC
 from mm_metrics_plugin.settings import DetectionSettings, require_choice, require_int
 from mm_metrics_plugin.states.base import CONCAT, SUM, Batch, RowBuffer, State, StateGroup
 from mm_metrics_plugin.states.counts import MatrixState
+from mm_metrics_plugin.states.diagnosis import DiagnosisState
 
 RULE_COUNTS = ("detections_ignored", "ground_truths_ignored", "duplicates")
 EXAMPLE_TABLES: dict[str, type[Columns]] = {"cells": CellExamples, "images": WorstImages, "shapes": DrawnShapes}
@@ -315,7 +316,7 @@ class DetectionState(StateGroup):
         self.keep = keep
         self.worst_images = None if worst_images is None else require_int("worst_images", worst_images, low=0)
         require_choice("keep", keep, KEEP)
-        members: dict[str, State] = {"counts": CountState()}
+        members: dict[str, State] = {"counts": CountState(), "diagnosis": DiagnosisState()}
         members.update({rule: RuleState(num_classes) for rule in settings.matching})
         if keep != MATRIX:
             members["matches"] = MatchState(num_classes, settings, keep=keep)
@@ -341,8 +342,8 @@ class DetectionState(StateGroup):
         if several and "matches" in self.members:
             self["matches"].reserve(len(batch.detections), len(batch.ground_truths))
 
-        def match(numbered: tuple[int, DetectionBatch]) -> tuple[slice, int, ImageMatches]:
-            """The images of a block, the number of detections that NMS removes, and the matches of the others."""
+        def match(numbered: tuple[int, DetectionBatch]) -> tuple[slice, int, DetectionBatch, ImageMatches]:
+            """The images of a block, the number of detections that NMS removes, the others, and their matches."""
             start, block = numbered
             rows, num_dets = slice(start, start + block.num_images), len(block.detections)
             if self.settings.nms_iou_thr is not None:
@@ -355,11 +356,12 @@ class DetectionState(StateGroup):
                 worst_images=self.worst_images,
                 names=names[rows],
             )
-            return rows, num_dets - len(block.detections), matches
+            return rows, num_dets - len(block.detections), block, matches
 
         blocks = batch.blocks(_DETECTIONS_AT_ONCE)
-        for rows, suppressed, matches in map_in_order(match, blocks) if several else map(match, blocks):
+        for rows, suppressed, block, matches in map_in_order(match, blocks) if several else map(match, blocks):
             self["counts"].update(matches.counts, suppressed)
+            self["diagnosis"].update(block, matches.found, order[rows, 1])
             for rule, counts in matches.rules.items():
                 self[rule].update(counts)
             if matches.table is not None:
@@ -392,6 +394,6 @@ class DetectionState(StateGroup):
         """The same with ``numbers[position]`` for every image; the order of the images must stay."""
         result = self.empty()
         for name, member in self.members.items():
-            has_images = isinstance(member, (MatchState, ExampleState))
+            has_images = isinstance(member, (DiagnosisState, MatchState, ExampleState))
             result.members[name] = member.renumbered(numbers) if has_images else member  # type: ignore[attr-defined]
         return result

@@ -61,7 +61,7 @@ def test_counts_add_up(written):
 
 def test_the_schema(written):
     _, report, _ = written
-    assert list(report)[:6] == ["schema_version", "classes", "settings", "inputs", "counts", "matching_rules"]
+    assert list(report)[:6] == ["schema_version", "classes", "settings", "inputs", "counts", "diagnosis"]
     assert report["schema_version"] == 3 and report["classes"] == list(CLASSES)
     assert (
         report["inputs"]["results"]["file"] == "results.pkl" and len(report["inputs"]["ground_truth"]["sha256"]) == 64

@@ -130,6 +130,7 @@ def test_options_are_finite_numbers(option, value):
         evaluate_classification(RUN, **{option: value})
 
 
+@pytest.mark.filterwarnings("ignore:there are no ground truths")
 @pytest.mark.parametrize("gallery", [-1, 1.5, True])
 def test_the_gallery_is_a_whole_number(gallery, tmp_path):
     with pytest.raises(ValueError, match="gallery must be a whole number of at least 0"):

@@ -5,14 +5,14 @@ Ties: score descending, then image order, then detection order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin.conventions import ANALYSIS_RULE, MATCHING_RULES
 from mm_metrics_plugin.functional._arrays import group_starts, position_in_group, stable_order
-from mm_metrics_plugin.functional.detection.data import DetectionBatch, GroundTruths
+from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.examples import Examples, SortedImages, collect_examples
 from mm_metrics_plugin.functional.detection.grid import (
     ANY_AREA,
@@ -41,6 +41,7 @@ class ImageMatches:
 
     rules: dict[str, RuleCounts]  # by matching rule
     counts: BatchCounts
+    found: int  # ground truths that a detection of their class is matched to; if a rule has analyses, at any score
     table: MatchTable | None  # None for ``keep='matrix'``
     examples: Examples | None = None  # None for ``worst_images=None``
 
@@ -147,6 +148,11 @@ def match_images(
         rule.name: match_by_rule(rule, pairs, detections, ground_truths, within_class.gt, settings) for rule in rules
     }
     counts = {name: rule_counts(matches[name], detections, ground_truths, num_classes) for name in settings.matching}
+    found = within_class.gt[within_class.gt >= 0]
+    if within_class is _NO_MATCHES:
+        first = matches[settings.matching[0]]
+        found = np.unique(first.gt[first.outcome == Outcome.TP])
+    num_found = int(np.count_nonzero(~ground_truths.ignored[found]))
     examples = details = None
     if keep == FULL or worst_images is not None:
         det_index = _position_in_image(detections.image, order)
@@ -160,7 +166,7 @@ def match_images(
         if keep == FULL:
             details = _details(images, matches[ANALYSIS_RULE], within_class.gt, settings)
     if keep == MATRIX:
-        return ImageMatches(counts, batch_counts, None, examples)
+        return ImageMatches(counts, batch_counts, num_found, None, examples)
     label_dtype = np.int16 if num_classes < 1 << 15 else np.int32
     table = MatchTable(
         grid=grid,
@@ -180,7 +186,7 @@ def match_images(
         image_columns=batch.image_columns,
         **ap_matches,
     )
-    return ImageMatches(counts, batch_counts, table, examples)
+    return ImageMatches(counts, batch_counts, num_found, table, examples)
 
 
 def _details(
@@ -239,22 +245,3 @@ def _position_in_image(image: np.ndarray, order: np.ndarray | None) -> np.ndarra
 def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """``values[rows]``, with -1 where the row is -1."""
     return np.asarray(np.append(values, np.int32(NO_GT))[rows], dtype=np.int32)
-
-
-def overlaps_by_scale(batch: DetectionBatch, scale_factors: np.ndarray, *, num_classes: int) -> tuple[int, int]:
-    """Number of matched detections, as given and with the ground truths scaled back to the original image size.
-
-    ``scale_factors`` (images, 2) are the width and height factors of the resized images.
-    """
-    rule = next(rule.name for rule in MATCHING_RULES.values() if rule.class_agnostic)
-    settings = DetectionSettings(matching=(rule,))
-
-    def count_matches(ground_truths: GroundTruths) -> int:
-        matches = match_images(
-            replace(batch, ground_truths=ground_truths), settings, num_classes=num_classes, keep=MATRIX
-        )
-        return int(matches.rules[rule].matrix[:-1, :-1].sum())
-
-    gts = batch.ground_truths
-    rescaled = replace(gts, geometry=gts.geometry.scaled(1 / scale_factors[gts.image]))
-    return count_matches(gts), count_matches(rescaled)

@@ -68,7 +68,7 @@ def find_pairs(
 
     ``overlaps`` are methods of the geometry. Pairs that reach ``min_overlap`` by one of them are kept.
     """
-    first, count = _candidate_ranges(ground_truths.image, detections.image)
+    first, count = candidate_ranges(ground_truths.image, detections.image)
     rows = np.flatnonzero(count)
     blocks: list[OverlapPairs] = []
     num_pairs = np.zeros(1 + int(detections.image.max(initial=-1)), dtype=np.int64)  # per image
@@ -113,7 +113,7 @@ def _overlap_method(geometry: Geometry, name: str) -> Callable[[GroundTruths, np
     return method
 
 
-def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each detection, the first ground truth of its image and their number; images are sorted."""
     images = 1 + max(int(image[-1]) if len(image) else -1 for image in (gt_image, det_image))
     counts = np.bincount(gt_image, minlength=images)

@@ -132,6 +132,8 @@ def test_bytes_per_detection(keep, most, dtype):
     batch = replace(batch, detections=replace(batch.detections, scores=scores, precision=None))
     state = state_of(batch, size, DetectionSettings(), np.arange(batch.num_images), keep=keep)
     arrays = {name: array for name, array in state.arrays().items() if array is not None}
+    sample = [arrays.pop(name) for name in list(arrays) if name.startswith("diagnosis.")]
+    assert sum(array.nbytes for array in sample) <= batch.num_images * 350 * 24 + 200  # of 64 images at most
     rows = [array for array in arrays.values() if len(array) == len(batch.detections)]
     assert sum(array.nbytes for array in rows) <= most * len(batch.detections)
     assert len(rows) > 4 or keep == "matrix"
