@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping
 
 import numpy as np
 
-from mm_metrics_plugin.conventions import COCO
 from mm_metrics_plugin.exceptions import MetricWarning, UndefinedMetricWarning, listing, pluralize
 from mm_metrics_plugin.functional._arrays import mean_of_defined
 from mm_metrics_plugin.functional.detection.diagnosis import LOCATED_IOU, SampleCheck, check_sample, class_mapping
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.reports.detection import DetectionReport
 
 LOW = 0.2  # recall or AP up to this is looked at
-UNDEFINED = ("no_ground_truth", "all_ignored", "no_detections", "iou_thrs")  # causes of undefined values
+UNDEFINED = ("no_ground_truth", "all_ignored", "no_detections")  # causes of undefined values
 MIN_GTS = 10  # that a mistake must explain
 MIN_DETS = 20
 MIN_IMAGES = 10
@@ -77,7 +76,7 @@ def diagnose(report: DetectionReport) -> tuple[Finding, ...]:
     finding = _nothing_to_match(report, counts)
     if finding is not None:
         return (finding,)
-    return (*_mismatches(report, counts), *_grid(report))
+    return tuple(_mismatches(report, counts))
 
 
 def _nothing_to_match(report: DetectionReport, counts: Mapping[str, int]) -> Finding | None:
@@ -300,21 +299,3 @@ def _scores(detections: int, outside: int, limits: np.ndarray | None, result: _R
             "give each detection the confidence of the model",
             numbers,
         )
-
-
-def _grid(report: DetectionReport) -> Iterator[Finding]:
-    """Named average precision at IoU thresholds that are not computed."""
-    if not report.with_ap or report.analysis is None:
-        return
-    values = report.analysis.average_precision.to_dict()
-    given = report.settings.iou_thrs
-    for iou_thr in COCO.named_iou_thrs:
-        key = f"mAP_{round(100 * iou_thr)}"
-        if key in values and not np.isclose(given, iou_thr, rtol=0, atol=1e-9).any():
-            yield Finding(
-                "iou_thrs",
-                f"{key} is undefined, because {iou_thr:g} is not among the IoU thresholds of average precision "
-                f"({', '.join(f'{value:.4g}' for value in given)})",
-                f"add {iou_thr:g} to iou_thrs",
-                {"key": key, "iou_thr": iou_thr, "iou_thrs": list(given)},
-            )
