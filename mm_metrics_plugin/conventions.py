@@ -59,14 +59,17 @@ DEFAULT_MATCHING = ("coco", "mmdet")  # of reports: the first is printed and dra
 
 
 NO_LIMIT = 1_000_000_000  # of detections
+PER_CLASS_AND_IMAGE = "class and image"
+FREQUENCIES = ("r", "c", "f")  # of the classes of LVIS in its training set: rare, common, frequent
 
 
 @dataclass(frozen=True)
 class Convention:
     """How average precision is computed. A new convention is an entry of ``CONVENTIONS``.
 
-    One that assigns detections in a new way also needs a function in ``functional/detection/grid.py``, and one that
-    averages precision in a new way a function in ``functional/detection/average_precision.py``.
+    One that assigns detections in a new way also needs a function in ``functional/detection/grid.py``, one that averages
+    precision in a new way a function in ``functional/detection/average_precision.py``, and one with a new meaning of
+    ``max_dets`` a function in ``functional/detection/federated.py``.
     """
 
     name: str
@@ -74,7 +77,9 @@ class Convention:
     iou_types: tuple[str, ...]  # that it is defined for
     iou_thrs: tuple[float, ...]  # averaged over
     area_edges: tuple[float, ...] = (32.0**2, 96.0**2)  # boundaries between the area ranges
-    max_dets: int = 100  # detections per class and image
+    max_dets: int = 100  # detections, those with the highest scores
+    max_dets_per: str = PER_CLASS_AND_IMAGE  # what they are counted in, key of ``federated.MAX_DETS_PER``
+    federated: bool = False  # an image is annotated for some classes only, as in LVIS
     mean_max_dets: int | None = None  # the same of mAP alone; None: max_dets
     recall_max_dets: tuple[int, ...] = ()  # fewer detections per class and image, for average recall
     logs_areas: bool = False  # the log has the values of the area ranges
@@ -125,6 +130,12 @@ COCO = Convention(
     iou_thrs=_COCO_IOU_THRS,
     recall_max_dets=(1, 10),
 )
+_LVIS: dict[str, Any] = {
+    "iou_types": ("bbox", "segm", "boundary"),
+    "iou_thrs": _COCO_IOU_THRS,
+    "federated": True,
+    "logs_areas": True,
+}
 _VOC: dict[str, Any] = {"iou_thrs": (0.5,), "area_edges": (), "max_dets": NO_LIMIT, "assignment": "best_overlap"}
 CONVENTIONS = {
     convention.name: convention
@@ -162,6 +173,20 @@ CONVENTIONS = {
             iou_types=("rbox",),
             interpolation="11",
             **_VOC,
+        ),
+        Convention(
+            name="lvis",
+            description="lvis-api: the best 300 detections per image, of the classes that are judged in the image",
+            max_dets=300,
+            max_dets_per="image",
+            **_LVIS,
+        ),
+        Convention(
+            name="lvis-fixed",
+            description="Fixed AP: lvis-api with the best 10,000 detections per class in place of 300 per image",
+            max_dets=10_000,
+            max_dets_per="class",
+            **_LVIS,
         ),
     )
 }

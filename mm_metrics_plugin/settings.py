@@ -12,6 +12,7 @@ from mm_metrics_plugin.conventions import (
     CONVENTIONS,
     DEFAULT_CONVENTION,
     DEFAULT_IOU_TYPE,
+    FREQUENCIES,
     IOU_TYPES,
     MATCHING_RULES,
     Convention,
@@ -118,6 +119,8 @@ class DetectionSettings:
         max_dets: Maximum number of detections per class and image for average precision only. Of COCO 100, and 20 of
             key points.
         recall_max_dets: Smaller numbers of detections per class and image, for average recall.
+        frequency: The frequency of each class, ``'r'`` (rare), ``'c'`` (common) or ``'f'`` (frequent), in LVIS, whose
+            mean AP is also given. None: that of the LVIS annotation file, with ``convention='lvis'``.
         matrix_only: Compute the confusion matrices only.
         operating_point: Rule that selects the best score threshold, such as ``'f1'``. None disables it.
         ci: Confidence level of the intervals. None disables them.
@@ -143,6 +146,7 @@ class DetectionSettings:
     area_ranges: tuple[AreaRange, ...] = ()
     max_dets: int = None  # type: ignore[assignment]
     recall_max_dets: tuple[int, ...] = None  # type: ignore[assignment]
+    frequency: tuple[str, ...] | None = None
     matrix_only: bool = False
     operating_point: str | None = None
     ci: float | None = None
@@ -187,6 +191,13 @@ class DetectionSettings:
         numbers = tuple(require_int("recall_max_dets", number, low=1) for number in self.recall_max_dets)
         require(list(numbers) == sorted(set(numbers)), f"recall_max_dets must be ascending (found {list(numbers)})")
         self._set("recall_max_dets", numbers)
+        if self.frequency is not None:
+            self._set("frequency", tuple(self.frequency))
+            require(
+                all(value in (*FREQUENCIES, "") for value in self.frequency),
+                f"frequency must be {', '.join(map(repr, FREQUENCIES))} or '' of each class "
+                f"(found {shortened(self.frequency)})",
+            )
         self._set("resamples", require_int("resamples", self.resamples, low=1, high=MAX_RESAMPLES))
         self._set("seed", require_int("seed", self.seed, low=0))
         require(0 < self.iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {number_text(self.iou_thr)})")
@@ -245,13 +256,18 @@ class DetectionSettings:
         """The area ranges of the results by object size: all areas, then those of the edges or ``area_ranges``."""
         return self.ap_ranges if self.area_ranges else area_ranges(self.area_edges)
 
+    def with_frequency(self, frequency: tuple[str, ...] | None) -> DetectionSettings:
+        """The settings with the frequency of the classes that the ground truth names, if the convention uses it."""
+        used = self.frequency is None and self.ap_convention.federated
+        return replace(self, frequency=frequency) if used else self
+
     def truncation_message(self, most_detections: int) -> str:
         """A message if some class in some image has more detections than ``max_dets``, else an empty string."""
         if most_detections <= self.max_dets:
             return ""
         as_coco = ", as COCO does" if self.max_dets == COCO_MAX_DETS else ""
         return (
-            f"AP uses the best {self.max_dets} of up to {most_detections} detections per class and image "
+            f"AP uses the best {self.max_dets} of up to {most_detections} detections per {self.ap_convention.max_dets_per} "
             f"(max_dets={self.max_dets}){as_coco}"
         )
 

@@ -10,6 +10,7 @@ from typing import Any, Mapping, NamedTuple
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import stable_order
+from mm_metrics_plugin.functional.detection.federated import MAX_DETS_PER, judged
 from mm_metrics_plugin.functional.detection.grid import MatchGrid
 from mm_metrics_plugin.functional.thresholding import precision_of, reach
 from mm_metrics_plugin.settings import DetectionSettings
@@ -49,7 +50,7 @@ class RankedRows(NamedTuple):
     """The rows of a table by class, descending score and image."""
 
     order: np.ndarray  # (N,) int32 rows of the table
-    rank: np.ndarray  # (N,) rank of each row of ``order`` within its class and image, from 0
+    rank: np.ndarray  # (N,) rank of each row of ``order``, by default within its class and image, from 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +114,24 @@ class MatchTable:
         order = stable_order(self.label, -self.score).astype(np.int32)
         return RankedRows(order, rank[order])
 
+    @cached_property
+    def _ap_rank(self) -> np.ndarray:
+        """(N,) rank of each row of ``ranked.order`` within what ``max_dets`` limits, from 0."""
+        return MAX_DETS_PER[self.settings.ap_convention.max_dets_per](self)
+
+    @cached_property
+    def ap_ranked(self) -> RankedRows:
+        """The rows that average precision uses, ranked within what ``max_dets`` limits."""
+        order, rank = self.ranked.order, self._ap_rank
+        if self.settings.ap_convention.federated:  # after ranking: detections of classes that are not judged take places
+            used = np.flatnonzero(judged(self)[order])
+            order, rank = order[used], rank[used]
+        return RankedRows(order, rank)
+
     @property
     def most_detections(self) -> int:
-        """Maximum number of detections of one class in one image."""
-        return int(self.ranked.rank.max(initial=-1)) + 1
+        """Maximum number of detections in what ``max_dets`` limits: by default, of one class in one image."""
+        return int(self._ap_rank.max(initial=-1)) + 1
 
     @cached_property
     def ap_values(self) -> dict[Any, np.ndarray]:

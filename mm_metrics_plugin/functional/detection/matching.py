@@ -14,6 +14,7 @@ from mm_metrics_plugin.conventions import ANALYSIS_RULE, MATCHING_RULES
 from mm_metrics_plugin.functional._arrays import group_starts, position_in_group, stable_order
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, GroundTruths
 from mm_metrics_plugin.functional.detection.examples import Examples, SortedImages, collect_examples
+from mm_metrics_plugin.functional.detection.federated import check_federated
 from mm_metrics_plugin.functional.detection.grid import (
     ANY_AREA,
     ASSIGNMENTS,
@@ -98,6 +99,8 @@ def match_images(
     require_choice("keep", keep, KEEP)
     require_int("num_classes", num_classes, low=0)
     batch.check(num_classes=num_classes, names=names)
+    if keep != MATRIX:
+        check_federated(batch, settings, num_classes=num_classes, names=names)
     detections, ground_truths = batch.detections, batch.ground_truths
     reaches = detections.reach(settings.score_thr)
     batch_counts = BatchCounts(
