@@ -96,15 +96,16 @@ def best_of_each_class(results, number):
 
 def lvis_results(content, results, iou_type, *, max_dets=300):
     """The evaluation of lvis-api, which must have a detection."""
-    if not hasattr(np, "float"):
-        np.float = float  # lvis 0.5.3 uses the name that NumPy 1.24 removed
-    lvis = pytest.importorskip("lvis")
-    logging.getLogger("lvis").setLevel(logging.ERROR)
-    ground_truth = lvis.LVIS.__new__(lvis.LVIS)
-    ground_truth.logger = logging.getLogger("lvis")
-    ground_truth.dataset = copy.deepcopy(content)
-    ground_truth._create_index()
-    found = lvis.LVISResults(ground_truth, copy.deepcopy(results), max_dets=max_dets)
-    evaluation = lvis.LVISEval(ground_truth, found, iou_type)
-    evaluation.run()
+    import lvis  # slow
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "float", float, raising=False)  # lvis 0.5.3 uses the name that NumPy 1.24 removed
+        logging.getLogger("lvis").setLevel(logging.ERROR)
+        ground_truth = lvis.LVIS.__new__(lvis.LVIS)
+        ground_truth.logger = logging.getLogger("lvis")
+        ground_truth.dataset = copy.deepcopy(content)
+        ground_truth._create_index()
+        found = lvis.LVISResults(ground_truth, copy.deepcopy(results), max_dets=max_dets)
+        evaluation = lvis.LVISEval(ground_truth, found, iou_type)
+        evaluation.run()
     return evaluation
