@@ -244,9 +244,8 @@ class DetectionPRF(StreamingMetric):
         if analysis is None:
             return
         if self.ap:
-            message = self.settings.truncation_message(analysis.most_detections)
-            if message:
-                self.warn_once("max_dets", message)
+            for number, message in enumerate(analysis.limit_messages):
+                self.warn_once(f"max_dets {number}", message)
             per_class = analysis.average_precision.per_class
             self.warn_undefined_classes("AP", "the class has no ground truths", names, per_class, skip=True)
         points = analysis.points if analysis.table.num_images > 1 else None

@@ -120,8 +120,7 @@ class DetectionReport(Report):
         if analysis is not None:
             for name in ("intervals", "points", "errors", "average_precision", "curves", "sizes"):
                 getattr(analysis, name)
-            message = self.settings.truncation_message(analysis.most_detections)
-            if message:
+            for message in analysis.limit_messages:
                 warnings.warn(message, MetricWarning)
         if 0 < counted["detections"] == counted["detections_below_threshold"]:
             warn_unreached("detection", self.settings.score_thr, None if analysis is None else analysis.table.score)

@@ -11,6 +11,7 @@ import numpy as np
 from mm_metrics_plugin.functional._arrays import unique_names
 from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision, average_precision
 from mm_metrics_plugin.functional.detection.cross_fitting import num_folds
+from mm_metrics_plugin.functional.detection.federated import limited_model_message
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.operating_points import OperatingPoint, OperatingPoints, operating_points
@@ -57,8 +58,14 @@ class DetectionAnalysis:
 
     @cached_property
     def most_detections(self) -> int:
-        """Maximum number of detections of one class in one image."""
+        """Maximum number of detections in what ``max_dets`` limits: by default, of one class in one image."""
         return self.table.most_detections
+
+    @property
+    def limit_messages(self) -> list[str]:
+        """Messages if a limit of the detections, of the convention or of the model, may lower average precision."""
+        messages = self.settings.truncation_message(self.most_detections), limited_model_message(self.table)
+        return [message for message in messages if message]
 
     @cached_property
     def average_precision(self) -> AveragePrecision:
@@ -146,7 +153,7 @@ class DetectionAnalysis:
             "average_precision": {
                 **self.average_precision.to_dict(),
                 "max_dets": self.max_dets,
-                "most_detections_per_class_and_image": self.most_detections,
+                f"most_detections_per_{self.settings.ap_convention.max_dets_per.replace(' ', '_')}": self.most_detections,
                 "per_class": records(self.ap_columns()),
             },
             "sizes": self.sizes.to_dict(),

@@ -86,6 +86,30 @@ def _mask(wanted, box):
     return {"segmentation": {"size": rle["size"], "counts": rle["counts"].decode()}}
 
 
+def packed_results(content, results):
+    """The results of boxes, one dict per image as mmdet writes them."""
+    label_of = {row["id"]: label for label, row in enumerate(content["categories"])}
+    packed = []
+    for image in content["images"]:
+        rows = [row for row in results if row["image_id"] == image["id"]]
+        boxes = np.array([row["bbox"] for row in rows]).reshape(-1, 4)
+        boxes[:, 2:] += boxes[:, :2]
+        instances = {
+            "bboxes": boxes,
+            "scores": np.array([row["score"] for row in rows]),
+            "labels": np.array([label_of[row["category_id"]] for row in rows], dtype=int),
+        }
+        packed.append(
+            {
+                "img_id": image["id"],
+                "img_path": f"val2017/{image['id']}.jpg",
+                "ori_shape": (image["height"], image["width"]),
+                "pred_instances": instances,
+            }
+        )
+    return packed
+
+
 def best_of_each_class(results, number):
     """The best detections of each category over all images, in the order of the file at equal scores."""
     of_class = defaultdict(list)
