@@ -73,6 +73,7 @@ class Convention:
     """
 
     name: str
+    title: str  # shown in reports
     description: str  # whose numbers they are, shown in reports
     iou_types: tuple[str, ...]  # that it is defined for
     iou_thrs: tuple[float, ...]  # averaged over
@@ -125,6 +126,7 @@ IOU_TYPES = {
 _COCO_IOU_THRS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.8999999999999999, 0.95)  # numpy.linspace(0.5, 0.95, 10)
 COCO = Convention(
     name="coco",
+    title="COCO",
     description="pycocotools",
     iou_types=tuple(IOU_TYPES),
     iou_thrs=_COCO_IOU_THRS,
@@ -143,6 +145,7 @@ CONVENTIONS = {
         COCO,
         Convention(
             name="mmdet",
+            title="mmdet",
             description="mmdet's CocoMetric: mAP of 100 detections per class and image, everything else of 1000",
             iou_types=("bbox", "segm"),
             iou_thrs=_COCO_IOU_THRS,
@@ -153,6 +156,7 @@ CONVENTIONS = {
         ),
         Convention(
             name="voc07",
+            title="VOC 2007",
             description="mmdet's VOCMetric with eval_mode='11points', as for PASCAL VOC 2007",
             iou_types=("bbox",),
             interpolation="11",
@@ -161,6 +165,7 @@ CONVENTIONS = {
         ),
         Convention(
             name="voc12",
+            title="VOC 2012",
             description="mmdet's VOCMetric with eval_mode='area', as for PASCAL VOC 2012",
             iou_types=("bbox",),
             interpolation="area",
@@ -169,6 +174,7 @@ CONVENTIONS = {
         ),
         Convention(
             name="dota",
+            title="DOTA",
             description="mmrotate's DOTAMetric with eval_mode='11points'",
             iou_types=("rbox",),
             interpolation="11",
@@ -176,6 +182,7 @@ CONVENTIONS = {
         ),
         Convention(
             name="lvis",
+            title="LVIS",
             description="lvis-api: the best 300 detections per image, of the classes that are judged in the image",
             max_dets=300,
             max_dets_per="image",
@@ -183,6 +190,7 @@ CONVENTIONS = {
         ),
         Convention(
             name="lvis-fixed",
+            title="LVIS, Fixed AP",
             description="Fixed AP: lvis-api with the best 10,000 detections per class in place of 300 per image",
             max_dets=10_000,
             max_dets_per="class",

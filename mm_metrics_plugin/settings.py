@@ -109,8 +109,9 @@ class DetectionSettings:
         iou_thr: IoU threshold of a match.
         nms_iou_thr: IoU threshold of non-maximum suppression within each class, applied first. None disables it.
         matching: Matching rules of the confusion matrices.
-        convention: Convention of average precision: ``'coco'`` (pycocotools) or ``'mmdet'`` (mmdet's ``CocoMetric``). It
-            gives the defaults of ``iou_thrs``, ``area_edges``, ``max_dets`` and ``recall_max_dets``.
+        convention: Convention of average precision: ``'coco'`` (pycocotools), ``'mmdet'`` (mmdet's ``CocoMetric``),
+            ``'voc07'`` or ``'voc12'`` (mmdet's ``VOCMetric``), or ``'dota'`` (mmrotate's ``DOTAMetric``). It gives the
+            defaults of ``iou_thrs``, ``area_edges``, ``max_dets`` and ``recall_max_dets``.
         iou_thrs: IoU thresholds of average precision.
         area_edges: Boundaries between the area ranges of the results by object size.
         background_iou_thr: TIDE's background threshold: detections that overlap no more are background errors.
@@ -262,14 +263,17 @@ class DetectionSettings:
         return replace(self, frequency=frequency) if used else self
 
     def truncation_message(self, most_detections: int) -> str:
-        """A message if some class in some image has more detections than ``max_dets``, else an empty string."""
-        if most_detections <= self.max_dets:
+        """A message if there are more detections, by default of a class in an image, than average precision uses."""
+        if most_detections <= self.mean_max_dets:
             return ""
-        as_coco = ", as COCO does" if self.max_dets == COCO_MAX_DETS else ""
-        return (
-            f"AP uses the best {self.max_dets} of up to {most_detections} detections per {self.ap_convention.max_dets_per} "
-            f"(max_dets={self.max_dets}){as_coco}"
-        )
+        per = self.ap_convention.max_dets_per
+        of_all = f"of up to {most_detections} detections per {per} (max_dets={self.max_dets})"
+        if self.mean_max_dets < self.max_dets:
+            others = f"the others the best {self.max_dets}, as {self.ap_convention.title} does"
+            return f"mAP uses the best {self.mean_max_dets} {of_all}, {others}"
+        is_default = self.max_dets == self.ap_convention.max_dets
+        reason = f", as {self.ap_convention.title} does" if is_default else ""
+        return f"AP uses the best {self.max_dets} {of_all}{reason}"
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain Python values."""
@@ -370,6 +374,7 @@ class ComparisonSettings:
                 "operating_point",
                 "iou_thr",
                 "nms_iou_thr",
+                "convention",
                 "iou_thrs",
                 "max_dets",
             )

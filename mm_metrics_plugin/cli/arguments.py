@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Iterable, NoReturn
 
 from mm_metrics_plugin.cli.streams import one_line, write_error, write_output
-from mm_metrics_plugin.conventions import DEFAULT_IOU_TYPE, IOU_TYPES
+from mm_metrics_plugin.conventions import CONVENTIONS, DEFAULT_CONVENTION, DEFAULT_IOU_TYPE, IOU_TYPES
 from mm_metrics_plugin.exceptions import ResultFileError, listing
 from mm_metrics_plugin.settings import (
     DETECTION_SCORE_THR,
@@ -289,7 +289,22 @@ def add_threshold_arguments(parser: argparse.ArgumentParser, *, classifiers: boo
         "--max-dets",
         type=int,
         help="detections per class and image that average precision uses, those with the highest scores; everything "
-        "else uses all (default: 100, and 20 of key points, as COCO)",
+        "else uses all (default: that of the convention, of coco 100, and 20 of key points)",
+    )
+    conventions = "; ".join(f"{each.name}: {each.description}" for each in CONVENTIONS.values())
+    add_option(
+        group,
+        "--convention",
+        metavar="NAME",
+        choices=list(CONVENTIONS),
+        help=f"convention of average precision (default: {DEFAULT_CONVENTION}). {conventions}",
+    )
+    add_option(
+        group,
+        "--iou-thrs",
+        type=numbers,
+        metavar="A,B,...",
+        help="IoU thresholds of average precision, ascending (default: those of the convention)",
     )
     return group
 
@@ -364,6 +379,20 @@ def _iou_types(text: str) -> str | tuple[str, ...]:
 def numbers(text: str) -> tuple[float, ...]:
     """Parse numbers separated by commas."""
     return tuple(float(part) for part in text.split(","))
+
+
+def named_areas(text: str) -> dict[str, tuple[float, ...]]:
+    """Parse named area ranges, such as ``tiny=0-400``."""
+    areas = {}
+    for part in text.split(","):
+        name, _, ends = part.partition("=")
+        areas[name.strip()] = tuple(float(end) for end in ends.split("-"))
+    return areas
+
+
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """Parse whole numbers separated by commas."""
+    return tuple(int(part) for part in text.split(","))
 
 
 def given_options(arguments: argparse.Namespace, settings: Any) -> dict[str, Any]:

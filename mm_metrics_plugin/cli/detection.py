@@ -16,8 +16,10 @@ from mm_metrics_plugin.cli.arguments import (
     add_shape_arguments,
     add_threshold_arguments,
     given_options,
+    named_areas,
     numbers,
     reading_options,
+    whole_numbers,
 )
 from mm_metrics_plugin.conventions import MATCHING_RULES
 from mm_metrics_plugin.settings import DetectionSettings
@@ -88,6 +90,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=numbers,
         metavar="A,B,...",
         help="areas in square pixels that separate small, medium and large objects (default: COCO's, 1024,9216)",
+    )
+    add_option(
+        group,
+        "--area-ranges",
+        type=named_areas,
+        metavar="NAME=LOW-HIGH,...",
+        help="named ranges of areas in square pixels instead, also for average precision, such as tiny=0-400",
+    )
+    add_option(
+        group,
+        "--recall-max-dets",
+        type=whole_numbers,
+        metavar="A,B,...",
+        help="smaller numbers of detections per class and image for average recall, ascending (default: those of the "
+        "convention, of coco 1,10)",
     )
     group.add_argument(
         "--matrix-only", action="store_true", help="leave out average precision, curves, object sizes and error types"

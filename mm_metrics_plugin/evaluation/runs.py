@@ -50,6 +50,7 @@ TASK_OPTIONS = {
         "operating_point",
         "iou_thr",
         "nms_iou_thr",
+        "convention",
         "iou_thrs",
         "max_dets",
     ),

@@ -11,8 +11,15 @@ import numpy as np
 from mmengine.logging import print_log
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.conventions import ANALYSIS_RULE, DEFAULT_IOU_TYPE, IOU_TYPES, MATCHING_RULES
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.conventions import (
+    ANALYSIS_RULE,
+    CONVENTIONS,
+    DEFAULT_CONVENTION,
+    DEFAULT_IOU_TYPE,
+    IOU_TYPES,
+    MATCHING_RULES,
+)
+from mm_metrics_plugin.exceptions import MetricInputError, shortened
 from mm_metrics_plugin.functional.classification.confusion_matrix import MatrixView, matrix_view
 from mm_metrics_plugin.functional.detection.matching import MATRIX, SCORES
 from mm_metrics_plugin.functional.statistics.bootstrap import TOO_FEW
@@ -27,7 +34,6 @@ from mm_metrics_plugin.render.tables import matrix_rows
 from mm_metrics_plugin.reports.base import class_key
 from mm_metrics_plugin.reports.detection import RATES, DetectionReport
 from mm_metrics_plugin.settings import (
-    COCO_IOU_THRS,
     DetectionSettings,
     number_text,
     require,
@@ -53,7 +59,11 @@ class DetectionPRF(StreamingMetric):
     - ``f1_micro``, ``precision_micro``, ``recall_micro``: of the pooled counts.
     - ``tp``, ``fp``, ``fn``: counts.
     - ``classes_averaged``: number of classes with an F1.
-    - ``mAP``, ``mAP_50``, ``mAP_75``: COCO's average precision, with ``ap``.
+    - ``mAP``, ``mAP_50``, ``mAP_75``: average precision, with ``ap``; the last two if ``iou_thrs`` has 0.5 and 0.75.
+    - ``mAP_s``, ``mAP_m``, ``mAP_l``: the same of small, medium and large objects, with ``convention='mmdet'``; of
+      ``area_ranges``, ``mAP_<name>``.
+    - ``AR@100``, ``AR_s@100``: average recall of at most so many detections per class and image, with
+      ``recall_max_dets``.
     - ``f1/<class>``, ``precision/<class>``, ``recall/<class>``, ``tp/<class>``, ``fp/<class>``, ``fn/<class>``,
       ``AP/<class>``: the same per class, with ``classwise``.
     - ``operating_threshold``, ``operating_f_score``, ``operating_precision``, ``operating_recall``: the best score
@@ -78,10 +88,17 @@ class DetectionPRF(StreamingMetric):
         confusion_matrix: Also print the confusion matrix to the log.
         outfile_prefix: Write ``<prefix>.json``, ``<prefix>.per_class.csv`` and ``<prefix>.confusion_matrix.csv`` at
             each evaluation.
-        ap: Also COCO's average precision.
-        max_dets: AP uses this many detections per class and image, those with the highest scores; by default 100, and
-            20 of key points, as in pycocotools. mmdet's ``CocoMetric`` uses 100 for ``bbox_mAP`` and 1000 for
-            ``bbox_mAP_50``, ``bbox_mAP_75`` and the values per class.
+        ap: Also average precision.
+        max_dets: AP uses this many detections per class and image, those with the highest scores; by default as many as
+            the convention: 100 of ``'coco'``, and 20 of key points.
+        convention: How AP is computed: ``'coco'`` (pycocotools), ``'mmdet'`` (the numbers of mmdet's ``CocoMetric``,
+            which uses 100 detections for ``bbox_mAP`` and 1000 for everything else; its values per class are
+            ``AP@1000/<class>``), ``'voc07'`` or ``'voc12'`` (mmdet's ``VOCMetric`` with 11 points or the area under the
+            curve), or ``'dota'`` (mmrotate's ``DOTAMetric``). Precision, recall and F1 do not depend on it.
+        iou_thrs: IoU thresholds of AP; by default those of the convention.
+        area_ranges: Named areas in square pixels, such as ``dict(tiny=(0, 400))``, whose AP is a key of its own; by
+            default those of the convention.
+        recall_max_dets: Numbers of detections per class and image, such as ``(1, 10, 100)``: also average recall.
         ci: Confidence level, such as 0.95, of confidence intervals over images. The ends are NaN if there are too few
             images: precision and recall of a class need 10 detections or ground truths in 5 images; F1, AP and means
             need 30 images. About 30 bytes per detection are kept. Requires ``matching='coco'``.
@@ -138,6 +155,10 @@ class DetectionPRF(StreamingMetric):
         iou_type: str = DEFAULT_IOU_TYPE,
         sigmas: Sequence[float] | None = None,
         score_mode: str | None = None,
+        convention: str = DEFAULT_CONVENTION,
+        iou_thrs: Sequence[float] | None = None,
+        area_ranges: Mapping[str, Sequence[float]] | None = None,
+        recall_max_dets: Sequence[int] | None = None,
         **kwargs: Any,
     ) -> None:
         require_choice("iou_type", iou_type, list(IOU_TYPES))
@@ -148,6 +169,15 @@ class DetectionPRF(StreamingMetric):
         analyses = MATCHING_RULES[matching].has_analyses
         require_choice("average", average, ("macro", "micro", "weighted"))
         self._zero_division = zero_division_value(zero_division)
+        require_choice("convention", convention, list(CONVENTIONS))
+        for name, value in {
+            "iou_thrs": iou_thrs,
+            "area_ranges": area_ranges,
+            "recall_max_dets": recall_max_dets,
+        }.items():
+            require(ap or value is None, f"{name} requires ap=True (found {shortened(value)})")
+        require(ap or convention == DEFAULT_CONVENTION, f"convention={convention!r} requires ap=True")
+        logs_areas = CONVENTIONS[convention].logs_areas
         self.settings = DetectionSettings(
             iou_type=iou_type,
             sigmas=sigmas,  # type: ignore[arg-type]
@@ -155,9 +185,12 @@ class DetectionPRF(StreamingMetric):
             iou_thr=iou_thr,
             nms_iou_thr=nms_iou_thr,
             matching=(matching,),
-            iou_thrs=COCO_IOU_THRS if ap else (iou_thr,),
-            area_edges=(),
+            convention=convention,
+            iou_thrs=iou_thrs if ap else (iou_thr,),  # type: ignore[arg-type]
+            area_edges=None if ap and logs_areas else (),  # type: ignore[arg-type]
+            area_ranges=area_ranges or (),  # type: ignore[arg-type]
             max_dets=max_dets,  # type: ignore[arg-type]
+            recall_max_dets=recall_max_dets,  # type: ignore[arg-type]
             operating_point=operating_point,
             ci=ci,
             resamples=resamples,
@@ -182,6 +215,7 @@ class DetectionPRF(StreamingMetric):
         self.confusion_matrix = confusion_matrix
         self.outfile_prefix = outfile_prefix
         self.ap = ap
+        self.ar = recall_max_dets is not None
         self.ann_file = ann_file
         self._reader = _READERS.get(iou_type, ImageReader)(self.settings, ann_file, score_mode)
         require(
@@ -225,7 +259,7 @@ class DetectionPRF(StreamingMetric):
         """The report that the values, files and figures are read off."""
         matches = self._reader.matched(state)
         names = tuple(self.class_names(matches.num_classes))
-        return DetectionReport(names, matches, zero_division=self._zero_division, with_ap=self.ap)
+        return DetectionReport(names, matches, zero_division=self._zero_division, with_ap=self.ap, with_ar=self.ar)
 
     def compute(self, state: State) -> dict[str, float]:
         """The values by key."""

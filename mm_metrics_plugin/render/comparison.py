@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-from mm_metrics_plugin.conventions import IOU_TYPES
+from mm_metrics_plugin.conventions import IOU_TYPES, NO_LIMIT
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.statistics.paired_tests import significant
@@ -83,7 +83,10 @@ def comparison_sections(report: ComparisonReport) -> list[Section]:
         iou_thr = number_text(detection.iou_thr)
         overlap, shapes = geometry_of(detection.iou_type).overlap_name, IOU_TYPES[detection.iou_type].description
         lines.append(f"{shapes}: precision, recall and F1 at {_score_threshold(report)}, {overlap} >= {iou_thr}")
-        lines.append(f"AP uses at most {detection.max_dets} detections per class and image (max_dets)")
+        convention = detection.ap_convention
+        lines.append(f"AP by the convention {convention.name}: the numbers of {convention.description}")
+        if detection.max_dets < NO_LIMIT:
+            lines.append(f"AP uses at most {detection.mean_max_dets} detections per class and image (max_dets)")
     elif settings.classification is not None:
         lines += task_lines(settings.classification)
     lines += class_order_lines(report.inputs)

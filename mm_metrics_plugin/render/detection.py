@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.conventions import ANALYSIS_RULE, IOU_TYPES
+from mm_metrics_plugin.conventions import ANALYSIS_RULE, IOU_TYPES, NO_LIMIT, PER_CLASS_AND_IMAGE
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.render.sections import (
@@ -154,7 +154,7 @@ def _rule_section(report: DetectionReport, rule: RuleReport, text: TextOptions |
                 f"ignored: {pluralize(ignored, regions)}, and detections that match only {regions}s ({matched:,})"
             )
         if "AP" in columns and analysis is not None:
-            notes += max_dets_lines(analysis.max_dets, analysis.most_detections)
+            notes += max_dets_lines(analysis.settings, analysis.most_detections)
     title = f"{name}: {rule.rule.description}"
     return Section(title, table=class_table(columns), means=means, notes=notes, order=order, headline=True)
 
@@ -183,12 +183,22 @@ def _false_positive_lines(overlap: str) -> list[str]:
     ]
 
 
-def max_dets_lines(max_dets: int, most: int) -> list[str]:
+_NONE_HAS_MORE = {
+    PER_CLASS_AND_IMAGE: "no class has more in any image",
+    "image": "no image has more",
+    "class": "no class has more",
+}
+
+
+def max_dets_lines(settings: DetectionSettings, most: int) -> list[str]:
     """Which detections average precision uses."""
-    message = DetectionSettings(max_dets=max_dets).truncation_message(most)
+    message = settings.truncation_message(most)
     if message:
         return [f"{message}; all other numbers use all detections"]
-    return [f"AP uses at most {max_dets} detections per class and image (max_dets); no class has more in any image"]
+    if settings.max_dets >= NO_LIMIT:
+        return ["AP uses all detections"]
+    limit, per = settings.mean_max_dets, settings.ap_convention.max_dets_per
+    return [f"AP uses at most {limit} detections per {per} (max_dets); {_NONE_HAS_MORE[per]}"]
 
 
 def iou_thrs_text(iou_thrs: Sequence[float], overlap: str) -> str:
@@ -205,22 +215,27 @@ def _average_precision(analysis: DetectionAnalysis) -> Section:
     header, rows = class_table(columns)
     rows.append(["mean", *(overall[f"m{name}"] for name in header[1:])])
     thresholds = iou_thrs_text(analysis.average_precision.iou_thrs, analysis.overlap_name)
-    lines = [f"AP: mean over {thresholds}", *max_dets_lines(analysis.max_dets, analysis.most_detections)]
-    return Section("Average precision (COCO)", lines, (header, rows))
+    convention = analysis.settings.ap_convention
+    lines = [
+        f"AP: mean over {thresholds}; convention {convention.name}: the numbers of {convention.description}",
+        *max_dets_lines(analysis.settings, analysis.most_detections),
+    ]
+    return Section(f"Average precision ({convention.title})", lines, (header, rows))
 
 
 def _sizes(analysis: DetectionAnalysis) -> Section:
-    counts, rates = ("ground_truths", "tp", "fp"), ("precision", "recall", "mAP", "mAP_50")
-    header = ["area", *(COLUMN_NAMES[key] for key in counts), *(OVERALL_NAMES[key] for key in rates)]
     metrics, ranges = analysis.sizes.metrics(), analysis.sizes.ranges
+    counts = ("ground_truths", "tp", "fp")
+    rates = [key for key in ("precision", "recall", "mAP", "mAP_50") if key in metrics["all"]]
+    header = ["area", *(COLUMN_NAMES[key] for key in counts), *(OVERALL_NAMES[key] for key in rates)]
     rows = [
         [size_range(name, *ranges[name]), *(row[key] for key in (*counts, *rates))] for name, row in metrics.items()
     ]
     lines = [
         "an object on the edge of two ranges is in both, as in COCO; every range is matched on its own, so TP and FP "
         "of the ranges need not add up to those of all objects",
-        f"TP and FP of all detections at score >= {number_text(analysis.score_thr)}; mAP uses at most "
-        f"{analysis.max_dets} detections per class and image",
+        f"TP and FP of all detections at score >= {number_text(analysis.score_thr)}; mAP by the convention "
+        f"{analysis.settings.convention}",
     ]
     return Section("Results by object size (area in square pixels)", lines, (header, rows))
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from mm_metrics_plugin.conventions import ANALYSIS_RULE, IOU_TYPES, MATCHING_RULES
 from mm_metrics_plugin.exceptions import MetricWarning, pluralize
+from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision
 from mm_metrics_plugin.functional.detection.confusion_matrix import RuleReport, background_name, rule_report
 from mm_metrics_plugin.functional.detection.examples import Examples
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 RATES = ("f1", "precision", "recall")
 MICRO_RATES = ("f1_micro", "precision_micro", "recall_micro")
-MEAN_AP = ("mAP", "mAP_50", "mAP_75")
 _OPERATING_KEYS = ("threshold", "f_score", "precision", "recall")
 
 
@@ -47,6 +47,7 @@ class DetectionReport(Report):
         provenance: The images, and the files that were read.
         zero_division: The value of 0/0, such as the precision of a class without detections.
         with_ap: Whether values of the log include average precision.
+        with_ar: Whether values of the log include average recall.
     """
 
     classes: tuple[str, ...]
@@ -54,6 +55,7 @@ class DetectionReport(Report):
     provenance: Provenance = field(default_factory=Provenance, repr=False)
     zero_division: float = float("nan")
     with_ap: bool = True
+    with_ar: bool = False
     progress: Progress = field(default_factory=Progress, repr=False)
 
     @property
@@ -190,12 +192,24 @@ class DetectionReport(Report):
         return values
 
     def _ap_values(self, classwise: bool) -> dict[str, float]:
+        result = self._average_precision
+        by_area = self.settings.area_ranges or self.settings.ap_convention.logs_areas
+        means = {f"m{name}" for name in result.by_name}
+        values = {}
+        for key, value in result.to_dict().items():
+            is_recall, is_of_area = key.startswith("AR"), key not in means and not key.startswith("AR@")
+            if (self.with_ar or not is_recall) and (by_area or not is_of_area):
+                values[key] = value
+        for name, column in result.by_name.items() if classwise else ():
+            if name.partition("@")[0] == "AP":
+                values.update(class_values(name, self.classes, column))
+        return values
+
+    @property
+    def _average_precision(self) -> AveragePrecision:
         if self.analysis is None:
-            keys = [*MEAN_AP, *(class_key("AP", name) for name in self.classes if classwise)]
-            return dict.fromkeys(keys, np.nan)
-        result = self.analysis.average_precision
-        values = {key: value for key, value in result.to_dict().items() if key in MEAN_AP}
-        return {**values, **(class_values("AP", self.classes, result.per_class) if classwise else {})}
+            return AveragePrecision.undefined(self.settings, len(self.classes))
+        return self.analysis.average_precision
 
     def _operating_values(self, classwise: bool) -> dict[str, float]:
         analysis = self.analysis
@@ -216,7 +230,8 @@ class DetectionReport(Report):
         from mm_metrics_plugin.functional.statistics.bootstrap import Interval  # imports SciPy
 
         intervals = None if self.analysis is None else self.analysis.intervals
-        keys = [*RATES, "f1_of_means", *MICRO_RATES, *(MEAN_AP if self.with_ap else ())]
+        mean_ap = [f"m{name}" for name in self._average_precision.by_name] if self.with_ap else []
+        keys = [*RATES, "f1_of_means", *MICRO_RATES, *mean_ap]
         class_keys = [*RATES, *(["AP"] if self.with_ap else [])] if classwise else []
         if intervals is None:
             nothing = Interval(np.nan, np.nan, np.nan, "undefined")

@@ -69,7 +69,7 @@ class DetectionAnalysis:
 
     @cached_property
     def average_precision(self) -> AveragePrecision:
-        """COCO's, of at most ``max_dets`` detections per class and image."""
+        """By the convention of the settings, of at most ``max_dets`` detections per class and image."""
         return average_precision(self.table)
 
     @cached_property
@@ -119,8 +119,7 @@ class DetectionAnalysis:
 
     def ap_columns(self) -> dict[str, Any]:
         """AP of each class, by the name of the column."""
-        ap = self.average_precision
-        return {"name": list(self.classes), "AP": ap.per_class, "AP_50": ap.at_iou(0.5), "AP_75": ap.at_iou(0.75)}
+        return {"name": list(self.classes), **self.average_precision.by_name}
 
     def thresholds(self) -> dict[str, Any]:
         """The best score thresholds, as in ``thresholds.json``."""
@@ -151,6 +150,7 @@ class DetectionAnalysis:
             errors = {**self.errors.to_dict(), "at_score_thr": at_score_thr}
         return {
             "average_precision": {
+                "convention": self.settings.convention,
                 **self.average_precision.to_dict(),
                 "max_dets": self.max_dets,
                 f"most_detections_per_{self.settings.ap_convention.max_dets_per.replace(' ', '_')}": self.most_detections,

@@ -26,7 +26,8 @@ def lvis_problem(seed, *, masks=False, most=40, ties=True):
         "images": [],
         "annotations": [],
         "categories": [
-            {"id": key, "name": f"class {key}", "frequency": str(random.choice(["r", "c", "f"]))} for key in category_ids
+            {"id": key, "name": f"class {key}", "frequency": str(random.choice(["r", "c", "f"]))}
+            for key in category_ids
         ],
     }
     results = []

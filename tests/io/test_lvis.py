@@ -76,7 +76,9 @@ def replace_with(part, field, value):
 )
 def test_invalid_fields_are_errors(change, message):
     content, results = next(
-        problem for problem in map(lvis_problem, range(100)) if [len(problem[0][key]) for key in ("images", "categories")] == [3, 8]
+        problem
+        for problem in map(lvis_problem, range(100))
+        if [len(problem[0][key]) for key in ("images", "categories")] == [3, 8]
     )
     change(content)
     with pytest.raises(ResultFileError, match=message):
@@ -109,7 +111,9 @@ def test_arrays_need_booleans_of_every_class():
         with pytest.raises(MetricInputError, match=message):
             evaluator.update(federated)
     with pytest.raises(MetricInputError, match="'frequency' must have one entry for each of the"):
-        DetectionEvaluator([str(index) for index in range(num_classes)], frequency="r" * (num_classes + 1)).update(batch)
+        DetectionEvaluator([str(index) for index in range(num_classes)], frequency="r" * (num_classes + 1)).update(
+            batch
+        )
     with pytest.raises(ValueError, match=r"frequency must be 'r', 'c', 'f' or '' of each class \(found \('x',\)\)"):
         DetectionEvaluator(["cat"], frequency=["x"])
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.conventions import FREQUENCIES
+from mm_metrics_plugin.conventions import FREQUENCIES, NO_LIMIT
 from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined
 from mm_metrics_plugin.functional.detection.federated import not_exhaustive
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
@@ -37,7 +37,7 @@ def _levels_of_101(recall: np.ndarray, coco_levels: bool = True) -> np.ndarray:
 
 
 def _levels_of_11(recall: np.ndarray) -> np.ndarray:
-    """Number of VOC's recall levels reached. As in mmdet, some are slightly above k / 10, such as 0.30000000000000004."""
+    """Number of VOC's recall levels reached. As in mmdet, some are above k / 10, such as 0.30000000000000004."""
     return np.searchsorted(np.arange(0, 1 + 1e-3, 0.1), recall, side="right").astype(np.float64)
 
 
@@ -118,8 +118,8 @@ class APCurves:
     ) -> None:
         order, self._rank = table.ap_ranked
         if table.most_detections > max_dets:
-            within = np.flatnonzero(self._rank < max_dets)
-            order, self._rank = order[within], self._rank[within]
+            used = np.flatnonzero(self._rank < max_dets)
+            order, self._rank = order[used], self._rank[used]
         *det_bits, self._gt_valid = table.ap_bits
         matched, ignored = (table.grid.of_range(bits, area)[order] for bits in det_bits)
         if table.settings.ap_convention.federated:
@@ -139,19 +139,17 @@ class APCurves:
         self.counted = ignored != every_threshold  # rows that are not ignored at every threshold
         self.max_dets, self.mean_max_dets = max_dets, min(mean_max_dets or max_dets, max_dets)
         partly = np.flatnonzero(self.counted & (ignored != 0))
-        within: np.ndarray | None = None  # rows of the smaller number of detections
         limits = [(bit, False) for bit in bits]
         if min(max_dets, table.most_detections) > self.mean_max_dets:
             limits += [(bit, True) for bit in bits]
-            within = self._rank < self.mean_max_dets
-            beyond = self.counted & ~within
+        within = self._rank < self.mean_max_dets
         self.thresholds: list[_Threshold] = []
         for bit, limited in limits:
             own_tp = np.flatnonzero(tp[self.hits] & bit)
             own_ignored = partly[np.flatnonzero(ignored[partly] & bit)]
             if limited:  # the rows beyond the limit are as if they were ignored
                 own_tp = own_tp[within[self.hits[own_tp]]]
-                own_ignored = np.union1d(own_ignored, np.flatnonzero(beyond))
+                own_ignored = np.union1d(own_ignored, np.flatnonzero(self.counted & ~within))
             rows = self.hits[own_tp]
             ignored_starts = np.searchsorted(own_ignored, self.class_starts)
             ignored_before = np.searchsorted(own_ignored, rows)
@@ -286,6 +284,11 @@ def _cumsum_by_class(values: np.ndarray, starts: np.ndarray) -> None:
             np.cumsum(values[start:stop], axis=0, out=values[start:stop])
 
 
+def limit_text(max_dets: int) -> str:
+    """A number of detections in a key, such as that of ``AR@100``."""
+    return "all" if max_dets >= NO_LIMIT else str(max_dets)
+
+
 def ap_by_name(
     values: np.ndarray, iou_thrs: Sequence[float], *, max_dets: int, mean_max_dets: int
 ) -> dict[str, np.ndarray]:
@@ -297,7 +300,7 @@ def ap_by_name(
     number = len(iou_thrs)
     named = {"AP": values[-number:].mean(axis=0)}
     if mean_max_dets < max_dets:
-        named[f"AP@{max_dets}"] = values[:number].mean(axis=0)
+        named[f"AP@{limit_text(max_dets)}"] = values[:number].mean(axis=0)
     for iou_thr in NAMED_IOU_THRS:
         at = np.flatnonzero(np.isclose(iou_thrs, iou_thr, rtol=0, atol=1e-9))
         named.update({f"AP_{round(100 * iou_thr)}": values[index] for index in at[:1]})
@@ -317,6 +320,25 @@ class AveragePrecision:
     mean_max_dets: int  # the maximum number of mAP and of AP per class
     mean_ap: np.ndarray  # (thresholds, classes) their average precision
     frequency: tuple[str, ...] | None = None  # (classes,) some of ``FREQUENCIES``, which have means of their own
+
+    @classmethod
+    def undefined(cls, settings: DetectionSettings, num_classes: int) -> AveragePrecision:
+        """That of no images."""
+        thresholds = settings.iou_thrs
+        areas = tuple(area_range.name for area_range in settings.ap_ranges)
+        numbers = recall_limits(settings)
+        values = np.full((len(areas), len(thresholds), num_classes), np.nan)
+        return cls(
+            iou_thrs=thresholds,
+            areas=areas,
+            max_dets=numbers,
+            ap=values,
+            recall=np.stack([values] * len(numbers), axis=1),
+            num_gts=np.zeros((len(areas), num_classes), dtype=np.int64),
+            mean_max_dets=settings.mean_max_dets,
+            mean_ap=values[0],
+            frequency=settings.frequency,
+        )
 
     @property
     def per_class(self) -> np.ndarray:
@@ -343,15 +365,20 @@ class AveragePrecision:
         for letter in FREQUENCIES if self.frequency else ():
             values[f"mAP_{letter}"] = self.per_class[np.array(self.frequency) == letter]
         for index, number in enumerate(self.max_dets):
-            values[f"AR@{number}"] = self.recall[0, index].mean(axis=0)
+            values[f"AR@{limit_text(number)}"] = self.recall[0, index].mean(axis=0)
         for index, name in ranges:
-            values[f"AR_{_SHORT.get(name, name)}@{most}"] = self.recall[index, -1].mean(axis=0)
+            values[f"AR_{_SHORT.get(name, name)}@{limit_text(most)}"] = self.recall[index, -1].mean(axis=0)
         return {name: float(mean_of_defined(value)) for name, value in values.items()}
 
     def __str__(self) -> str:
         lines = [f"{name:<10}{value:7.4f}" for name, value in self.to_dict().items()]
         lines.append(f"AP of the {self.ap.shape[-1]} classes: " + " ".join(f"{v:.4f}" for v in self.per_class))
         return "\n".join(lines)
+
+
+def recall_limits(settings: DetectionSettings) -> tuple[int, ...]:
+    """The maximum numbers of detections per class and image of average recall; the last is that of AP."""
+    return (*(number for number in settings.recall_max_dets if number < settings.max_dets), settings.max_dets)
 
 
 def average_precision(
@@ -383,7 +410,7 @@ def average_precision(
     thresholds, max_dets = settings.iou_thrs, settings.max_dets
     available = {area_range.name for area_range in table.grid.area_ranges}
     areas = tuple(area_range.name for area_range in settings.ap_ranges if area_range.name in available)
-    numbers = (*(number for number in settings.recall_max_dets if number < max_dets), max_dets)
+    numbers = recall_limits(settings)
     columns = None if weights is None else np.asarray(weights)[:, None]
 
     def of_range(area: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -123,7 +123,9 @@ class MatchTable:
     def ap_ranked(self) -> RankedRows:
         """The rows that average precision uses, ranked within what ``max_dets`` limits."""
         order, rank = self.ranked.order, self._ap_rank
-        if self.settings.ap_convention.federated:  # after ranking: detections of classes that are not judged take places
+        if (
+            self.settings.ap_convention.federated
+        ):  # after ranking: detections of classes that are not judged take places
             used = np.flatnonzero(judged(self)[order])
             order, rank = order[used], rank[used]
         return RankedRows(order, rank)

@@ -29,7 +29,7 @@ class SizeReport(Result):
     tp: np.ndarray  # (ranges, classes) true positives
     fp: np.ndarray  # (ranges, classes) false positives
     average_precision: np.ndarray  # (ranges, classes) over the IoU thresholds of average precision
-    average_precision_50: np.ndarray  # (ranges, classes) at IoU 0.5
+    average_precision_50: np.ndarray | None  # (ranges, classes) at IoU 0.5; None if it is not among the thresholds
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """By range: ground truths, TP, FP, macro and micro averages, and mAP."""
@@ -40,8 +40,9 @@ class SizeReport(Result):
             "fp": self.fp.sum(axis=1),
             **overall,
             "mAP": mean_of_defined(self.average_precision),
-            "mAP_50": mean_of_defined(self.average_precision_50),
         }
+        if self.average_precision_50 is not None:
+            columns["mAP_50"] = mean_of_defined(self.average_precision_50)
         return {
             name: {key: column[index].item() for key, column in columns.items()}
             for index, name in enumerate(self.ranges)
@@ -52,12 +53,12 @@ class SizeReport(Result):
         return {"overall": self.metrics(), **super().to_dict()}
 
     def __str__(self) -> str:
-        lines = [f"{'':<16}{'gts':>9}{'precision':>11}{'recall':>9}{'mAP':>9}{'mAP_50':>9}"]
-        for name, row in self.metrics().items():
-            lines.append(
-                f"{name:<16}{row['ground_truths']:>9}{row['precision']:>11.4f}{row['recall']:>9.4f}"
-                f"{row['mAP']:>9.4f}{row['mAP_50']:>9.4f}"
-            )
+        rows = self.metrics()
+        rates = [name for name in ("precision", "recall", "mAP", "mAP_50") if name in rows["all"]]
+        lines = [f"{'':<16}{'gts':>9}{'precision':>11}" + "".join(f"{name:>9}" for name in rates[1:])]
+        for name, row in rows.items():
+            values = "".join(f"{row[rate]:>9.4f}" for rate in rates[1:])
+            lines.append(f"{name:<16}{row['ground_truths']:>9}{row['precision']:>11.4f}{values}")
         return "\n".join(lines)
 
 
@@ -124,5 +125,5 @@ def results_by_size(
         tp=np.stack(tp),
         fp=np.stack(fp),
         average_precision=np.stack([value[-len(thresholds) :].mean(axis=0) for value in values]),
-        average_precision_50=np.stack([value[at_50[0]] if len(at_50) else np.nan * value[0] for value in values]),
+        average_precision_50=np.stack([value[at_50[0]] for value in values]) if len(at_50) else None,
     )

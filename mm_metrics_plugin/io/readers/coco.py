@@ -105,9 +105,7 @@ def read_annotations(content: Any, options: ReadOptions) -> AnnotationSet:
         class_order=labels.order,
         class_conflict=labels.conflict,
         image_columns=judged_classes(images, label_of, len(labels.names)),
-        frequency=frequencies(
-            JsonRows(content["categories"], source, "category"), label_of, len(labels.names)
-        ),
+        frequency=frequencies(JsonRows(content["categories"], source, "category"), label_of, len(labels.names)),
     )
 
 

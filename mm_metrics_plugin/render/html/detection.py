@@ -132,8 +132,9 @@ def _context(report: DetectionReport, thresholds: ThresholdSweep | None) -> dict
     values = dict(main.columns)
     if analysis is not None and thresholds is not None:
         average_precision = analysis.ap_columns()
-        values.update({name: average_precision[name] for name in ("AP", "AP_50")}, best=thresholds.best_per_class)
-        class_columns += table_columns(names=(), rates=("AP", "AP_50"))
+        names = [name for name in ("AP", "AP_50") if name in average_precision]
+        values.update({name: average_precision[name] for name in names}, best=thresholds.best_per_class)
+        class_columns += table_columns(names=(), rates=names)
         class_columns += [column._replace(kind="number") for column in table_columns(names=(), counts=("best",))]
     return {
         "title": "Detection report",
@@ -146,7 +147,7 @@ def _context(report: DetectionReport, thresholds: ThresholdSweep | None) -> dict
         "class_columns": class_columns,
         "class_rows": table_rows({**values, "name": report.classes}),
         "fp_columns": table_columns(counts=("fp", *FALSE_POSITIVE_TYPES)),
-        "max_dets": [] if analysis is None else max_dets_lines(analysis.max_dets, analysis.most_detections),
+        "max_dets": [] if analysis is None else max_dets_lines(analysis.settings, analysis.most_detections),
         "errors": _errors(report),
         "sizes": _sizes(report),
         "more": [] if analysis is None else grouped_sections(optional_sections(analysis)),
@@ -164,7 +165,8 @@ def _cards(report: DetectionReport, main: RuleReport) -> list[Any]:
         values.update(analysis.average_precision.to_dict())
         thresholds = iou_thrs_text(report.settings.iou_thrs, report.overlap_name)
         words["mAP"] = f"Average precision, mean over classes and {thresholds}."
-        words["mAP_50"] = f"Average precision at {report.overlap_name} 0.5, mean over classes."
+        if "mAP_50" in values:
+            words["mAP_50"] = f"Average precision at {report.overlap_name} 0.5, mean over classes."
         intervals = {} if analysis.intervals is None else analysis.intervals.overall
     if not main.rule.has_analyses:
         intervals = {key: value for key, value in intervals.items() if key.startswith("mAP")}
@@ -208,13 +210,14 @@ def _sizes(report: DetectionReport) -> dict[str, Any] | None:
     if report.analysis is None:
         return None
     sizes = report.analysis.sizes
+    rows = sizes.metrics()
     return {
         "columns": [
             Column("area", "area", kind="name"),
             *table_columns(names=(), counts=COUNTS[:-1]),
-            *(Column(key, OVERALL_NAMES[key], kind="rate") for key in SIZE_RATES),
+            *(Column(key, OVERALL_NAMES[key], kind="rate") for key in SIZE_RATES if key in rows["all"]),
         ],
-        "rows": [{"area": size_range(name, *sizes.ranges[name]), **row} for name, row in sizes.metrics().items()],
+        "rows": [{"area": size_range(name, *sizes.ranges[name]), **row} for name, row in rows.items()],
     }
 
 
