@@ -67,9 +67,9 @@ FREQUENCIES = ("r", "c", "f")  # of the classes of LVIS in its training set: rar
 class Convention:
     """How average precision is computed. A new convention is an entry of ``CONVENTIONS``.
 
-    One that assigns detections in a new way also needs a function in ``functional/detection/grid.py``, one that averages
-    precision in a new way a function in ``functional/detection/average_precision.py``, and one with a new meaning of
-    ``max_dets`` a function in ``functional/detection/federated.py``.
+    One that assigns detections in a new way also needs a function in ``functional/detection/grid.py``, one that
+    averages precision in a new way a function in ``functional/detection/average_precision.py``, and one with another
+    meaning of ``max_dets`` a function in ``functional/detection/federated.py``.
     """
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class AnnotationFile:
         Raises:
             MetricInputError: The file lacks the image of a sample.
         """
-        ids = [sample.get("img_id") for sample in samples]
+        ids: list[Any] = [sample.get("img_id") for sample in samples]
         ids = [value.item() if getattr(value, "ndim", None) == 0 else value for value in ids]
         for index, image_id in enumerate(ids):
             if not isinstance(image_id, (int, str)) or image_id not in self._number:

@@ -198,10 +198,10 @@ class ImageReader:
         """A state without samples."""
         settings = self.settings
         if self._federated:
-            settings = settings.with_frequency(self._file(dataset_meta).frequency)
+            settings = settings.with_frequency(self._annotation_file(dataset_meta).frequency)
         return DetectionState(num_classes, settings, keep=keep)
 
-    def _file(self, dataset_meta: Any) -> AnnotationFile:
+    def _annotation_file(self, dataset_meta: Any) -> AnnotationFile:
         """The annotation file, read with the classes of the dataset."""
         names = tuple((dataset_meta or {}).get("classes") or ())
         if names not in self._files:
@@ -220,7 +220,7 @@ class ImageReader:
         """The instances of a batch of samples with these positions in the dataset."""
         batch = read_images(samples, name, self.geometry, with_targets=not self._federated)
         if self._federated:
-            gts, columns = self._file(dataset_meta).of_samples(samples, name)
+            gts, columns = self._annotation_file(dataset_meta).of_samples(samples, name)
             batch = DetectionBatch(batch.detections, gts, len(samples), columns)
         names = [name(index) for index in range(len(samples))]
         batch.check(num_classes=num_classes, names=names)

@@ -148,12 +148,13 @@ class DetectionAnalysis:
             counts = {name: count.tolist() for name, count in (self.errors_at_threshold or {}).items()}
             at_score_thr = {"score_thr": self.score_thr, "totals": self.error_totals, "counts": counts}
             errors = {**self.errors.to_dict(), "at_score_thr": at_score_thr}
+        limited = self.settings.ap_convention.max_dets_per.replace(" ", "_")
         return {
             "average_precision": {
                 "convention": self.settings.convention,
                 **self.average_precision.to_dict(),
                 "max_dets": self.max_dets,
-                f"most_detections_per_{self.settings.ap_convention.max_dets_per.replace(' ', '_')}": self.most_detections,
+                f"most_detections_per_{limited}": self.most_detections,
                 "per_class": records(self.ap_columns()),
             },
             "sizes": self.sizes.to_dict(),

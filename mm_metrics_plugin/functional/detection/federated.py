@@ -1,8 +1,8 @@
 """Federated datasets such as LVIS, whose images are annotated for some classes only.
 
-A class is judged in an image if it has ground truths there, or is known to be absent (``negative``). Detections of other
-classes are left out. Where the annotation of a class is not exhaustive, unmatched detections are ignored.
-Leaving out detections changes no match of the others, so this needs no matching of its own.
+A class is judged in an image if it has ground truths there, or is known to be absent (``negative``). Detections of
+other classes are left out. Where the annotation of a class is not exhaustive, unmatched detections are ignored. Leaving
+out detections changes no match of the others, so this needs no matching of its own.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def check_federated(
         column = batch.image_columns.get(name)
         if column is None:
             raise MetricInputError(
-                f"convention={settings.convention!r} needs '{field}' of every image, from an LVIS annotation file, or the "
-                f"image column '{name}' (found none of {image})"
+                f"convention={settings.convention!r} needs '{field}' of every image, from an LVIS annotation file, or "
+                f"the image column '{name}' (found none of {image})"
             )
         if column.shape != (batch.num_images, num_classes) or column.dtype != bool:
             raise MetricInputError(
@@ -94,6 +94,6 @@ def limited_model_message(table: MatchTable) -> str:
         return ""
     return (
         f"{short} of {pluralize(len(with_gts), 'class')} have fewer than {settings.max_dets} detections, and "
-        f"{pluralize(at_limit, 'image')} have exactly {most}, as from a model with a limit per image (max_per_img of mmdet):"
-        f" AP by the convention {settings.convention!r} may be too low"
+        f"{pluralize(at_limit, 'image')} have exactly {most}, as from a model with a limit per image (max_per_img of "
+        f"mmdet): AP by the convention {settings.convention!r} may be too low"
     )

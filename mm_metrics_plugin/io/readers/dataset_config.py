@@ -200,7 +200,8 @@ def _complete_from_annotation_files(
 
     completed: list[GroundTruths] = []
     counts: list[RowCounts] = []
-    for file, (_, start, end) in zip(files, _parts_of(test_set)):
+    for file, (_, *images) in zip(files, _parts_of(test_set)):
+        start, end = images
         if file is not None:
             result = _complete(own, file, options.iou_type)
         else:

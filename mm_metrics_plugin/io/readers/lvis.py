@@ -34,7 +34,7 @@ def judged_classes(images: JsonRows, label_of: Mapping[Any, int], num_classes: i
 
 
 def frequencies(categories: JsonRows, label_of: Mapping[Any, int], num_classes: int) -> tuple[str, ...] | None:
-    """The frequency of each class; None if no category has one, \"\" of classes without a category."""
+    """The frequency of each class, ``""`` of one without a category; None if no category has one."""
     if not any("frequency" in category for category in categories.rows):
         return None
     result = [""] * num_classes
