@@ -28,17 +28,17 @@ def batch_of(problem: Problem) -> DetectionBatch:
     )
 
 
-def state_of(batch: DetectionBatch, num_classes: int, table: str, *rules: str) -> DetectionState:
+def state_of(batch: DetectionBatch, num_classes: int, keep: str, *rules: str) -> DetectionState:
     settings = DetectionSettings(matching=rules or ("coco",))
-    return DetectionState(num_classes, settings, table=table).update(batch, np.arange(batch.num_images))
+    return DetectionState(num_classes, settings, keep=keep).update(batch, np.arange(batch.num_images))
 
 
 def matching(batch: DetectionBatch, num_classes: int, rule: str) -> Callable[[], DetectionState]:
-    return lambda: state_of(batch, num_classes, "none", rule)
+    return lambda: state_of(batch, num_classes, "matrix", rule)
 
 
 def ap_of(batch: DetectionBatch, num_classes: int) -> AveragePrecision:
-    return average_precision(state_of(batch, num_classes, "ap").table())  # type: ignore[arg-type]
+    return average_precision(state_of(batch, num_classes, "scores").table())  # type: ignore[arg-type]
 
 
 def supervision_inputs(problem: Problem):  # type: ignore[no-untyped-def]
