@@ -22,7 +22,15 @@ from mm_metrics_plugin.states.detection import DetectionState
 
 NUM_CLASSES = 1203
 PER_IMAGE = 300
-KEYS = {"AP": "mAP", "AP50": "mAP_50", "APs": "mAP_s", "APr": "mAP_r", "APc": "mAP_c", "APf": "mAP_f", "AR@300": "AR@300"}
+KEYS = {
+    "AP": "mAP",
+    "AP50": "mAP_50",
+    "APs": "mAP_s",
+    "APr": "mAP_r",
+    "APc": "mAP_c",
+    "APf": "mAP_f",
+    "AR@300": "AR@300",
+}
 
 
 def federated_batch(num_images: int) -> tuple[DetectionBatch, tuple[str, ...]]:
@@ -64,7 +72,7 @@ def difference(values: dict[str, float], expected: dict[str, float]) -> str:
 def compare_lvis(batch: DetectionBatch, frequency: tuple[str, ...], mine: float, values: dict[str, float]) -> None:
     import lvis
 
-    np.float = float  # type: ignore[attr-defined]  # lvis 0.5.3 uses the name that NumPy 1.24 removed
+    setattr(np, "float", float)  # noqa: B010  # lvis 0.5.3 uses the name that NumPy 1.24 removed
     logging.getLogger("lvis").setLevel(logging.ERROR)
     ground_truth = lvis.LVIS.__new__(lvis.LVIS)
     ground_truth.logger, ground_truth.dataset = logging.getLogger("lvis"), lvis_dataset(batch, frequency)
@@ -104,8 +112,8 @@ def main() -> None:
     for number, peers in ((500, (compare_lvis, compare_hotcoco)), (20_000, (compare_hotcoco,))):
         batch, frequency = federated_batch(number)
         heading(
-            f"LVIS: {number:,} images, {len(batch.ground_truths):,} ground truths, {len(batch.detections):,} detections, "
-            f"{NUM_CLASSES:,} classes"
+            f"LVIS: {number:,} images, {len(batch.ground_truths):,} ground truths, "
+            f"{len(batch.detections):,} detections, {NUM_CLASSES:,} classes"
         )
         for convention in ("lvis-fixed", "lvis"):
             reset_peak()

@@ -171,9 +171,9 @@ class DetectionRuns(Runs):
         self.progress = progress
         progress.step("matching")
         self.runs = [self._match(*run) for run in zip(joined, results, ground_truths)]
-        message = self.detection.truncation_message(max(run.table.most_detections for run in self.runs))
-        if message:
-            warnings.warn(message, MetricWarning)
+        most = max(run.table.most_detections for run in self.runs)
+        if most > self.detection.max_dets:
+            warnings.warn(self.detection.truncation_message(most), MetricWarning)
 
     def _match(self, joined: JoinedImages, results: DetectionResults, ground_truth: AnnotationSet) -> MatchedRun:
         settings = self.detection

@@ -13,6 +13,10 @@ from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.row_counts import RowCounts
 
 SWAPPED = "corners swapped"
+GROUP_OF_MESSAGE = (
+    "boxes of a group (is_group_of in OpenImages) are evaluated as crowd regions: any number of detections may match "
+    "one, and they are neither TP nor FP. This is not the rule of the OpenImages challenge"
+)
 _ROW_ARRAYS = ("boxes", "keypoints", "lengths", "sizes")  # of geometries, with one row per shape
 
 

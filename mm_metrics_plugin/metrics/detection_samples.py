@@ -17,6 +17,7 @@ from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.geometry.masks import Masks
 from mm_metrics_plugin.functional.detection.matching import overlaps_by_scale
 from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
+from mm_metrics_plugin.io.detection_data import GROUP_OF_MESSAGE
 from mm_metrics_plugin.metrics.annotation_file import AnnotationFile
 from mm_metrics_plugin.metrics.runner_log import warn
 from mm_metrics_plugin.metrics.sample_fields import (
@@ -222,6 +223,11 @@ class ImageReader:
         if self._federated:
             gts, columns = self._annotation_file(dataset_meta).of_samples(samples, name)
             batch = DetectionBatch(batch.detections, gts, len(samples), columns)
+        groups = _group_of(samples, batch)
+        if groups.any():
+            gts = batch.ground_truths
+            batch = replace(batch, ground_truths=replace(gts, crowd=gts.crowd | groups))
+            once("group-of boxes", GROUP_OF_MESSAGE)
         names = [name(index) for index in range(len(samples))]
         batch.check(num_classes=num_classes, names=names)
         message = self._resize_check.message(samples, batch, names, num_classes=num_classes)
@@ -234,6 +240,20 @@ class ImageReader:
         """The matches of the samples of a state."""
         matches: DetectionState = state
         return matches
+
+
+def _group_of(samples: Samples, batch: DetectionBatch) -> np.ndarray:
+    """(M,) which ground truths are group-of boxes of OpenImages, by ``instances`` of the samples."""
+    result = np.zeros(len(batch.ground_truths), dtype=bool)
+    for index, sample in enumerate(samples):
+        listed = sample.get("instances")
+        if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
+            continue
+        flags = [bool(each.get("is_group_of")) for each in listed if not each.get("ignore_flag")]
+        rows = np.flatnonzero(batch.ground_truths.image == index)
+        if any(flags) and len(flags) <= len(rows):  # ignored ones follow
+            result[rows[: len(flags)]] = flags
+    return result
 
 
 def image_keys(samples: Samples, indices: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, list[str | None]]:

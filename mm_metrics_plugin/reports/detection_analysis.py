@@ -64,8 +64,9 @@ class DetectionAnalysis:
     @property
     def limit_messages(self) -> list[str]:
         """Messages if a limit of the detections, of the convention or of the model, may lower average precision."""
-        messages = self.settings.truncation_message(self.most_detections), limited_model_message(self.table)
-        return [message for message in messages if message]
+        drops_some = self.most_detections > self.settings.max_dets
+        truncated = self.settings.truncation_message(self.most_detections) if drops_some else ""
+        return [message for message in (truncated, limited_model_message(self.table)) if message]
 
     @cached_property
     def average_precision(self) -> AveragePrecision:

@@ -10,7 +10,7 @@ from mmdet.evaluation import DumpDetResults
 from mmdet.structures import DetDataSample
 from mmengine.structures import InstanceData
 
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.io.readers import read_detections
 
 COUNTS = (3, 0, 5)
@@ -121,7 +121,8 @@ def test_openimages_instances(tmp_path):
             for n in range(count)
         ]
 
-    objects = read_detections(write(tmp_path, images(instances=ground_truths))).ground_truth.objects
+    with pytest.warns(MetricWarning, match=r"boxes of a group .* crowd regions.* \(found 2\)"):
+        objects = read_detections(write(tmp_path, images(instances=ground_truths))).ground_truth.objects
     assert objects.image.tolist() == [0, 0, 0, 2, 2, 2, 2, 2]
     assert objects.labels.tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
     assert objects.crowd.tolist() == [False, True, True, False, True, True, False, False]

@@ -231,3 +231,19 @@ def test_too_few_images_give_nan_and_one_warning():
     for key in ("f1", "precision", "mAP", "mAP_50"):
         assert np.isnan([result[f"det/{key}_low"], result[f"det/{key}_high"]]).all() and result[f"det/{key}"] > 0
     assert result["det/recall_micro_low"] < result["det/recall_micro"] < result["det/recall_micro_high"]
+
+
+def test_boxes_of_a_group_are_crowd_regions_with_a_warning():
+    """OpenImages: two detections of a group are neither TP nor FP, and a group without detections is no FN."""
+    boxes = torch.tensor([[0.0, 0, 40, 40], [50, 50, 60, 60], [80, 80, 99, 99]])
+    found = torch.tensor([[0.0, 0, 20, 20], [20, 20, 40, 40], [50, 50, 60, 60]])
+    sample = dict(
+        instances=[{"is_group_of": group} for group in (True, False, True)],
+        gt_instances=dict(bboxes=boxes, labels=torch.zeros(3, dtype=int)),
+        pred_instances=dict(bboxes=found, labels=torch.zeros(3, dtype=int), scores=torch.tensor([0.9, 0.8, 0.7])),
+    )
+    detector = DetectionPRF(num_classes=1)
+    with pytest.warns(MetricWarning, match="boxes of a group .* are evaluated as crowd regions"):
+        detector.process(None, [sample])
+    result = detector.evaluate(1)
+    assert (result["det/tp"], result["det/fp"], result["det/fn"]) == (1, 0, 0)

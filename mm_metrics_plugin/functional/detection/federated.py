@@ -13,7 +13,7 @@ import numpy as np
 
 from mm_metrics_plugin.conventions import PER_CLASS_AND_IMAGE
 from mm_metrics_plugin.exceptions import MetricInputError, pluralize
-from mm_metrics_plugin.functional._arrays import position_in_group
+from mm_metrics_plugin.functional._arrays import position_in_group, stable_order
 from mm_metrics_plugin.settings import DetectionSettings
 
 if TYPE_CHECKING:
@@ -30,7 +30,12 @@ def _rank_in_image(table: MatchTable) -> np.ndarray:
 
 
 def _rank_in_class(table: MatchTable) -> np.ndarray:
-    return np.asarray(position_in_group(table.label[table.ranked.order]), dtype=np.int32)
+    order = table.ranked.order
+    group = table.label[order].astype(np.int64) * table.num_runs + table.image[order] % table.num_runs
+    by_group = stable_order(group)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[by_group] = position_in_group(group[by_group])
+    return rank
 
 
 # What ``max_dets`` limits: the rank by score of the rows of ``table.ranked``, from 0.

@@ -80,6 +80,7 @@ class MatchTable:
     ap_matched: np.ndarray | None = None
     ap_ignored: np.ndarray | None = None
     gt_ap_valid: np.ndarray | None = None
+    num_runs: int = 1  # models whose images take turns, of which the limits of average precision are separate
 
     def settings_with(self, **options: Any) -> DetectionSettings:
         """The settings of the table with other values of some options; None keeps the table's value."""

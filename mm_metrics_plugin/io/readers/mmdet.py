@@ -6,17 +6,19 @@ DSDL).
 
 from __future__ import annotations
 
+import warnings
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from mm_metrics_plugin.conventions import DEFAULT_IOU_TYPE, IOU_TYPES
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.io.arrays import JsonRows, to_array
 from mm_metrics_plugin.io.detection_data import (
+    GROUP_OF_MESSAGE,
     SWAPPED,
     AnnotationSet,
     DetectionResults,
@@ -108,7 +110,10 @@ class _Images:
         boxes, labels = objects.numbers("bbox", 4), objects.numbers("bbox_label")
         if (labels % 1).any() or (abs(labels) > 1 << 40).any():
             raise ResultFileError(f"{self.source}: 'bbox_label' of every object must be a whole number")
-        crowd = objects.flags("ignore_flag") | objects.flags("is_group_of")  # a group in OpenImages is a crowd in COCO
+        groups = objects.flags("is_group_of")
+        if groups.any():
+            warnings.warn(f"{self.source}: {GROUP_OF_MESSAGE} (found {int(groups.sum())})", MetricWarning)
+        crowd = objects.flags("ignore_flag") | groups
         return GroundTruths(np.repeat(np.arange(len(lists)), list(map(len, lists))), boxes, labels, crowd=crowd)
 
 
