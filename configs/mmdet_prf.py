@@ -9,7 +9,7 @@ custom_imports = dict(imports=["mm_metrics_plugin"], allow_failed_imports=False)
 data_root = "data/shapes/"
 val_evaluator = [
     dict(type="CocoMetric", ann_file=data_root + "val.json", metric="bbox"),
-    dict(type="DetectionPRF", score_thr=0.3, classwise=True, ap=True),
+    dict(type="DetectionPRF", score_thr=0.3, classwise=True, ap=True, convention="mmdet"),  # the same digits
 ]
 test_evaluator = val_evaluator
 

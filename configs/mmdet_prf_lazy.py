@@ -31,7 +31,7 @@ default_scope = "mmdet"
 data_root = "data/shapes/"
 val_evaluator = [
     dict(type=CocoMetric, ann_file=data_root + "val.json", metric="bbox"),
-    dict(type=DetectionPRF, score_thr=0.3, classwise=True, ap=True),
+    dict(type=DetectionPRF, score_thr=0.3, classwise=True, ap=True, convention="mmdet"),
 ]
 test_evaluator = val_evaluator
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+OWN = "this package only"  # what numbers of no other program are comparable with
+
 
 @dataclass(frozen=True)
 class MatchingRule:
@@ -16,6 +18,7 @@ class MatchingRule:
 
     name: str
     description: str  # shown in reports
+    comparable_with: str  # whose precision and recall are computed alike
     assignment: str  # key of ``rules.ASSIGNMENTS``
     overlap: str = "overlaps"  # method of the geometry that computes the overlap
     ignores_crowds: bool = True  # or counts ignored regions as ordinary ground truths
@@ -32,12 +35,14 @@ _RULES = (
     MatchingRule(
         name="coco",
         description="at most one detection per object, within classes by score; the others may be confusions",
+        comparable_with=OWN,
         assignment="classes_first",
         has_analyses=True,
     ),
     MatchingRule(
         name="mmdet",
         description="every overlapping pair counts, as in mmdet's confusion_matrix.py",
+        comparable_with="mmdet's confusion_matrix.py",
         assignment="every_pair",
         overlap="mmdet_overlaps",
         ignores_crowds=False,
@@ -47,6 +52,7 @@ _RULES = (
     MatchingRule(
         name="agnostic",
         description="at most one detection per object, by overlap, regardless of the class",
+        comparable_with="the confusion matrices of supervision and Ultralytics",
         assignment="by_overlap",
         class_agnostic=True,
     ),
@@ -75,6 +81,7 @@ class Convention:
     name: str
     title: str  # shown in reports
     description: str  # whose numbers they are, shown in reports
+    comparable_with: str  # where the same numbers stand, if the settings are those of the convention
     iou_types: tuple[str, ...]  # that it is defined for
     iou_thrs: tuple[float, ...]  # averaged over
     area_edges: tuple[float, ...] = (32.0**2, 96.0**2)  # boundaries between the area ranges
@@ -128,6 +135,7 @@ COCO = Convention(
     name="coco",
     title="COCO",
     description="pycocotools",
+    comparable_with="the COCO leaderboard and pycocotools",
     iou_types=tuple(IOU_TYPES),
     iou_thrs=_COCO_IOU_THRS,
     recall_max_dets=(1, 10),
@@ -146,6 +154,7 @@ CONVENTIONS = {
         Convention(
             name="mmdet",
             title="mmdet",
+            comparable_with="the log of mmdet's CocoMetric",
             description="mmdet's CocoMetric: mAP of 100 detections per class and image, everything else of 1000",
             iou_types=("bbox", "segm"),
             iou_thrs=_COCO_IOU_THRS,
@@ -158,6 +167,7 @@ CONVENTIONS = {
             name="voc07",
             title="VOC 2007",
             description="mmdet's VOCMetric with eval_mode='11points', as for PASCAL VOC 2007",
+            comparable_with="the log of mmdet's VOCMetric",
             iou_types=("bbox",),
             interpolation="11",
             overlap="voc_overlaps",
@@ -167,6 +177,7 @@ CONVENTIONS = {
             name="voc12",
             title="VOC 2012",
             description="mmdet's VOCMetric with eval_mode='area', as for PASCAL VOC 2012",
+            comparable_with="the log of mmdet's VOCMetric",
             iou_types=("bbox",),
             interpolation="area",
             overlap="voc_overlaps",
@@ -176,6 +187,7 @@ CONVENTIONS = {
             name="dota",
             title="DOTA",
             description="mmrotate's DOTAMetric with eval_mode='11points'",
+            comparable_with="the log of mmrotate's DOTAMetric",
             iou_types=("rbox",),
             interpolation="11",
             **_VOC,

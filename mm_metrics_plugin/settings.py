@@ -15,6 +15,7 @@ from mm_metrics_plugin.conventions import (
     FREQUENCIES,
     IOU_TYPES,
     MATCHING_RULES,
+    OWN,
     Convention,
 )
 from mm_metrics_plugin.exceptions import shortened
@@ -239,6 +240,14 @@ class DetectionSettings:
     def ap_convention(self) -> Convention:
         """The convention of average precision."""
         return CONVENTIONS[self.convention]
+
+    @property
+    def ap_comparable_with(self) -> str:
+        """Which other program or leaderboard prints the same average precision."""
+        names = [*CONVENTION_OPTIONS, "nms_iou_thr", "area_ranges", "convention", "iou_type", "sigmas"]
+        stock = DetectionSettings(convention=self.convention, iou_type=self.iou_type, sigmas=self.sigmas)
+        own = any(getattr(self, name) != getattr(stock, name) for name in names)
+        return OWN if own else self.ap_convention.comparable_with
 
     @property
     def mean_max_dets(self) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.conventions import ANALYSIS_RULE, IOU_TYPES, MATCHING_RULES
+from mm_metrics_plugin.conventions import ANALYSIS_RULE, IOU_TYPES, MATCHING_RULES, OWN
 from mm_metrics_plugin.exceptions import MetricWarning, pluralize
 from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision
 from mm_metrics_plugin.functional.detection.confusion_matrix import RuleReport, background_name, rule_report
@@ -148,6 +148,16 @@ class DetectionReport(Report):
         """Why the matching rules differ, and how many images have no results."""
         return [*self.differences, *self.missing_results]
 
+    @property
+    def comparable_with(self) -> dict[str, str]:
+        """Which other program or leaderboard prints the same number, by key."""
+        rule = self.matching_rules[0]
+        result = dict.fromkeys(rule.means, rule.rule.comparable_with)
+        if self.analysis is not None:
+            result.update(dict.fromkeys(self.analysis.average_precision.to_dict(), self.settings.ap_comparable_with))
+            result.update({"errors": "tidecv", "operating_points": OWN, "intervals": OWN})
+        return result
+
     def _content(self) -> dict[str, Any]:
         return {
             "schema_version": SCHEMA_VERSION,
@@ -157,6 +167,7 @@ class DetectionReport(Report):
             "counts": self.counts,
             "matching_rules": {report.name: report.to_dict() for report in self.matching_rules},
             "remarks": self.remarks,
+            "provenance": self.comparable_with,
             **({} if self.analysis is None else self.analysis.to_dict()),
         }
 

@@ -215,3 +215,16 @@ def test_conventions_of_other_shapes_are_refused():
         DetectionPRF(ap=True, convention="voc07", iou_type="segm")
     with pytest.raises(ValueError, match="iou_thrs requires ap=True"):
         DetectionPRF(iou_thrs=(0.5,))
+
+
+def test_reports_say_which_numbers_are_comparable():
+    batch = voc_problem(5)
+    provenance = evaluate_detection(batch, classes=CLASSES).to_dict()["provenance"]
+    assert provenance["mAP"] == "the COCO leaderboard and pycocotools"
+    assert provenance["precision"] == provenance["intervals"] == "this package only"
+    provenance = evaluate_detection(batch, classes=CLASSES, convention="mmdet", matching="mmdet").to_dict()["provenance"]
+    assert provenance["mAP_50"] == "the log of mmdet's CocoMetric"
+    assert provenance["recall"] == "mmdet's confusion_matrix.py"
+    for own in ({"iou_thrs": (0.5,)}, {"max_dets": 300}, {"nms_iou_thr": 0.5}):
+        provenance = evaluate_detection(batch, classes=CLASSES, **own).to_dict()["provenance"]
+        assert provenance["mAP"] == "this package only"

@@ -90,10 +90,23 @@ def table_rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row)) for row in rows_of(columns)]
 
 
-def summary_cards(values: Mapping[str, float], words: Mapping[str, str], intervals: Mapping[str, Any]) -> list[Any]:
-    """The overall metrics with their explanations and confidence intervals."""
+def summary_cards(
+    values: Mapping[str, float],
+    words: Mapping[str, str],
+    intervals: Mapping[str, Any],
+    comparable_with: Mapping[str, str] | None = None,
+) -> list[Any]:
+    """The overall metrics with their explanations, confidence intervals and the programs that print the same."""
+    same = comparable_with or {}
     return [
-        {"key": key, "title": OVERALL_NAMES[key], "value": values[key], "words": text, "interval": intervals.get(key)}
+        {
+            "key": key,
+            "title": OVERALL_NAMES[key],
+            "value": values[key],
+            "words": text,
+            "interval": intervals.get(key),
+            "comparable_with": same.get(key),
+        }
         for key, text in words.items()
     ]
 

@@ -182,7 +182,8 @@ def _cards(report: DetectionReport, main: RuleReport) -> list[Any]:
     )
     words["recall"] = "Share of the ground-truth objects that are detected; mean over classes."
     words["f1"] = "Harmonic mean of precision and recall; mean over classes."
-    return summary_cards(values, words, intervals)
+    comparable_with = {**report.comparable_with, **dict.fromkeys(main.means, main.rule.comparable_with)}
+    return summary_cards(values, words, intervals, comparable_with)
 
 
 def _errors(report: DetectionReport) -> dict[str, Any] | None:
