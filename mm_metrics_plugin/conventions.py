@@ -87,9 +87,9 @@ class Convention:
     area_edges: tuple[float, ...] = (32.0**2, 96.0**2)  # boundaries between the area ranges
     max_dets: int = 100  # detections, those with the highest scores
     max_dets_per: str = PER_CLASS_AND_IMAGE  # what they are counted in, key of ``federated.MAX_DETS_PER``
-    federated: bool = False  # an image is annotated for some classes only, as in LVIS
     mean_max_dets: int | None = None  # the same of mAP alone; None: max_dets
     recall_max_dets: tuple[int, ...] = ()  # fewer detections per class and image, for average recall
+    federated: bool = False  # an image is annotated for some classes only, as in LVIS
     logs_areas: bool = False  # the log has the values of the area ranges
     interpolation: str = "101"  # key of ``average_precision.INTERPOLATIONS``
     assignment: str = "best_free"  # key of ``grid.ASSIGNMENTS``
@@ -195,15 +195,17 @@ CONVENTIONS = {
         Convention(
             name="lvis",
             title="LVIS",
-            description="lvis-api: the best 300 detections per image, of the classes that are judged in the image",
+            description="lvis-api: of the best 300 detections per image, those of classes judged in the image",
+            comparable_with="lvis-api and the log of mmdet's LVISMetric",
             max_dets=300,
             max_dets_per="image",
             **_LVIS,
         ),
         Convention(
             name="lvis-fixed",
-            title="LVIS, Fixed AP",
+            title="Fixed AP of LVIS",
             description="Fixed AP: lvis-api with the best 10,000 detections per class in place of 300 per image",
+            comparable_with="Fixed AP of LVIS",
             max_dets=10_000,
             max_dets_per="class",
             **_LVIS,

@@ -111,15 +111,16 @@ class DetectionSettings:
         nms_iou_thr: IoU threshold of non-maximum suppression within each class, applied first. None disables it.
         matching: Matching rules of the confusion matrices.
         convention: Convention of average precision: ``'coco'`` (pycocotools), ``'mmdet'`` (mmdet's ``CocoMetric``),
-            ``'voc07'`` or ``'voc12'`` (mmdet's ``VOCMetric``), or ``'dota'`` (mmrotate's ``DOTAMetric``). It gives the
-            defaults of ``iou_thrs``, ``area_edges``, ``max_dets`` and ``recall_max_dets``.
+            ``'voc07'`` or ``'voc12'`` (mmdet's ``VOCMetric``), ``'dota'`` (mmrotate's ``DOTAMetric``), ``'lvis'``
+            (lvis-api) or ``'lvis-fixed'`` (its Fixed AP). It gives the defaults of ``iou_thrs``, ``area_edges``,
+            ``max_dets`` and ``recall_max_dets``.
         iou_thrs: IoU thresholds of average precision.
         area_edges: Boundaries between the area ranges of the results by object size.
         background_iou_thr: TIDE's background threshold: detections that overlap no more are background errors.
         area_ranges: Named area ranges instead of ``area_edges``, also for average precision: a dict such as
             ``{"tiny": (0, 400)}``, or names with the lowest and highest area.
         max_dets: Maximum number of detections per class and image for average precision only. Of COCO 100, and 20 of
-            key points.
+            key points. Of LVIS, 300 per image; of Fixed AP, 10,000 per class.
         recall_max_dets: Smaller numbers of detections per class and image, for average recall.
         frequency: The frequency of each class, ``'r'`` (rare), ``'c'`` (common) or ``'f'`` (frequent), in LVIS, whose
             mean AP is also given. None: that of the LVIS annotation file, with ``convention='lvis'``.
