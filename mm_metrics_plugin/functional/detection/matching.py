@@ -6,7 +6,7 @@ Ties: score descending, then image order, then detection order.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -139,7 +139,7 @@ def match_images(
         ),
         names=names,
     )
-    ap_matches: Mapping[str, np.ndarray] = {}
+    ap_matches: Mapping[str, Any] = {}
     if keep != MATRIX and convention.assignment in ASSIGNMENTS:
         assign_for_ap = ASSIGNMENTS[convention.assignment]
         ap_matches = assign_for_ap(pairs, detections, ground_truths, grid, convention.overlap)._asdict()
