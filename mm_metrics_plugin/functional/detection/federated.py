@@ -25,22 +25,32 @@ COLUMNS = {"negative": "neg_category_ids", "not_exhaustive": "not_exhaustive_cat
 _SMALLEST_LIMIT = 100  # fewer detections in every image are no limit of a model
 
 
-def _rank_in_image(table: MatchTable) -> np.ndarray:
-    return np.asarray(position_in_group(table.image)[table.ranked.order], dtype=np.int32)
-
-
-def _rank_in_class(table: MatchTable) -> np.ndarray:
-    order = table.ranked.order
-    group = table.label[order].astype(np.int64) * table.num_runs + table.image[order] % table.num_runs
-    by_group = stable_order(group)
-    rank = np.empty(len(order), dtype=np.int32)
-    rank[by_group] = position_in_group(group[by_group])
+def _rank_in_class_and_image(table: MatchTable) -> np.ndarray:
+    # The rows are sorted by image and descending score, which a stable sort preserves.
+    by_label = stable_order(table.label).astype(np.int32)
+    group = table.image[by_label]
+    starts = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (np.diff(table.label[by_label]) != 0)))
+    rank = np.empty(len(by_label), dtype=np.int32)
+    if len(rank):
+        rank[by_label] = np.arange(len(rank)) - np.repeat(starts, np.diff(np.append(starts, len(rank))))
     return rank
 
 
-# What ``max_dets`` limits: the rank by score of the rows of ``table.ranked``, from 0.
+def _rank_in_image(table: MatchTable) -> np.ndarray:
+    return np.asarray(position_in_group(table.image), dtype=np.int32)
+
+
+def _rank_in_class(table: MatchTable) -> np.ndarray:
+    group = table.label.astype(np.int64) * table.num_runs + table.image % table.num_runs
+    order = stable_order(group, -table.score)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = position_in_group(group[order])
+    return rank
+
+
+# What ``max_dets`` limits: (N,) the rank of each detection by score, from 0.
 MAX_DETS_PER: dict[str, Callable[[MatchTable], np.ndarray]] = {
-    PER_CLASS_AND_IMAGE: lambda table: table.ranked.rank,
+    PER_CLASS_AND_IMAGE: _rank_in_class_and_image,
     "image": _rank_in_image,
     "class": _rank_in_class,
 }

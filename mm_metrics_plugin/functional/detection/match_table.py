@@ -50,7 +50,7 @@ class RankedRows(NamedTuple):
     """The rows of a table by class, descending score and image."""
 
     order: np.ndarray  # (N,) int32 rows of the table
-    rank: np.ndarray  # (N,) rank of each row of ``order``, by default within its class and image, from 0
+    rank: np.ndarray  # (N,) rank of each row of ``order`` within what ``max_dets`` limits, from 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,38 +103,30 @@ class MatchTable:
         return reach(self.score, score_thr, self.precision)
 
     @cached_property
-    def ranked(self) -> RankedRows:
-        """The rows by class, descending score and image."""
-        # The rows are sorted by image and descending score, which a stable sort preserves.
-        by_label = stable_order(self.label).astype(np.int32)
-        group = self.image[by_label]
-        starts = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (np.diff(self.label[by_label]) != 0)))
-        rank = np.empty(len(by_label), dtype=np.int32)
-        if len(rank):
-            rank[by_label] = np.arange(len(rank)) - np.repeat(starts, np.diff(np.append(starts, len(rank))))
-        order = stable_order(self.label, -self.score).astype(np.int32)
-        return RankedRows(order, rank[order])
-
-    @cached_property
-    def _ap_rank(self) -> np.ndarray:
-        """(N,) rank of each row of ``ranked.order`` within what ``max_dets`` limits, from 0."""
+    def _rank(self) -> np.ndarray:
+        """(N,) rank of each row by score within what ``max_dets`` limits, from 0."""
         return MAX_DETS_PER[self.settings.ap_convention.max_dets_per](self)
 
     @cached_property
+    def ranked(self) -> RankedRows:
+        """The rows by class, descending score and image."""
+        order = stable_order(self.label, -self.score).astype(np.int32)
+        return RankedRows(order, self._rank[order])
+
+    @cached_property
     def ap_ranked(self) -> RankedRows:
-        """The rows that average precision uses, ranked within what ``max_dets`` limits."""
-        order, rank = self.ranked.order, self._ap_rank
-        if (
-            self.settings.ap_convention.federated
-        ):  # after ranking: detections of classes that are not judged take places
-            used = np.flatnonzero(judged(self)[order])
-            order, rank = order[used], rank[used]
-        return RankedRows(order, rank)
+        """The rows that average precision may use, by class, descending score and image."""
+        if not self.settings.ap_convention.federated:
+            return self.ranked
+        # They keep their ranks: detections of classes that are not judged take places.
+        rows = np.flatnonzero(judged(self))
+        order = rows[stable_order(self.label[rows], -self.score[rows])].astype(np.int32)
+        return RankedRows(order, self._rank[order])
 
     @property
     def most_detections(self) -> int:
         """Maximum number of detections in what ``max_dets`` limits: by default, of one class in one image."""
-        return int(self._ap_rank.max(initial=-1)) + 1
+        return int(self._rank.max(initial=-1)) + 1
 
     @cached_property
     def ap_values(self) -> dict[Any, np.ndarray]:
