@@ -28,7 +28,7 @@ def written(tmp_path):
 
 
 def test_annotation_file_is_required():
-    with pytest.raises(ValueError, match="convention='lvis' needs ann_file=.*LVISV1Dataset do not say which classes"):
+    with pytest.raises(ValueError, match=r"convention='lvis' needs ann_file=.*LVISV1Dataset do not say which classes"):
         DetectionPRF(ap=True, convention="lvis")
 
 
@@ -38,7 +38,7 @@ def test_samples_must_be_images_of_the_file(written, image_id):
     sample = packed_results(content, results)[0]
     metric = DetectionPRF(ap=True, convention="lvis", ann_file=written(content))
     metric.dataset_meta = {}
-    with pytest.raises(MetricInputError, match="'img_id' of .* must be the id of an image in lvis.json"):
+    with pytest.raises(MetricInputError, match=r"'img_id' of .* must be the id of an image in lvis\.json"):
         metric.process(None, [{**sample, "img_id": image_id}])
 
 
