@@ -199,5 +199,7 @@ $(FORKS)/.stack: $(FORK_WHEELS)/.built setup.py requirements/forks.txt requireme
 	@$(FORK_PIP) install --constraint $(FORKS)/lock.txt --requirement requirements/forks.txt \
 	    $(FORK_RUNTIME) imgaug pycocotools pillow requests pytest hypothesis scikit-learn tensorboard supervision \
 	    torchmetrics
+	@# mmdet imports imgaug, whose last release uses a name that NumPy 2 removed.
+	@sed -i 's/np\.sctypes/np._core.sctypes/' $(FORKS)/lib/python3.11/site-packages/imgaug/imgaug.py
 	@$(FORK_PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@

@@ -23,7 +23,7 @@ def main() -> None:
     for one in coverage.PROPORTIONS:
         before = coverage.percentile_proportion_coverage(one, datasets=2000)
         after = coverage.proportion_coverage(one, datasets=10000)
-        _row(", ".join(f"{part:g}" for part in one), before.share, after.share)
+        _row(", ".join(f"{part:g}" for part in one[:4]), before.share, after.share)
 
     names = dict(zip(coverage.UNEQUAL, ("1", "1.5", "5 % x 30", "5 % x 100")))
     _table("Recall of images of unequal size", "sizes, images, recall, correlation", "bootstrap", "interval", "too few")
@@ -33,13 +33,19 @@ def main() -> None:
         text = f"{names[one.sizes]}, {one.images}, {one.share:g}, {one.correlation:g}"
         _row(text, before.share, after.share, 1 - after.number / 5000)
 
-    _table("Means of images of unequal size", "sizes", "classes", "images", *coverage.MEANS, "too few")
-    for sizes in coverage.UNEQUAL:
-        for kind, number, images in (("even", 5, 100), ("zipf", 10, 60)):
-            setting = coverage.classes(kind, number, images)._replace(sizes=sizes)
-            found = coverage.mean_coverage(setting, datasets=1000)
-            least = 1 - min(one.number for one in found.values()) / 1000
-            _row(names[sizes], f"{number}, {kind}", images, *(one.share for one in found.values()), least)
+    _table("F1 of images of unequal size", "sizes, images, recall, correlation", "bootstrap", "interval", "too few")
+    for one in coverage.UNEQUAL_DETECTORS:
+        before = coverage.percentile_f1_coverage(one, datasets=1000)
+        after = coverage.f1_coverage(one, datasets=2000)
+        text = f"{names[one.sizes]}, {one.images}, {one.recall:g}, {one.correlation:.2g}"
+        _row(text, before.share, after.share, 1 - after.number / 2000)
+
+    _table("Means of images of unequal size", "sizes", "classes", "images", "shape", *coverage.MEANS, "too few")
+    for one in coverage.UNEQUAL_CLASSES:
+        found = coverage.mean_coverage(one, datasets=500)
+        least = 1 - min(each.number for each in found.values()) / 500
+        shares = (each.share for each in found.values())
+        _row(names[one.sizes], len(one.objects), one.images, f"{one.shape:g}", *shares, least)
 
     _table("F1 of a class, 2.5 objects per image", "F1", "images", "percentile bootstrap", "interval")
     for detector in coverage.DETECTORS:
@@ -50,7 +56,7 @@ def main() -> None:
     _table("Means over classes", "classes", "images", *coverage.MEANS)
     for kind, number in (("even", 10), ("zipf", 10), ("rare", 10), ("zipf", 40), ("rare", 40)):
         for images in (40, 200):
-            found = coverage.mean_coverage(coverage.classes(kind, number, images), datasets=2000)
+            found = coverage.mean_coverage(coverage.classes(kind, number, images), datasets=500)
             _row(f"{number}, {kind}", images, *(one.share for one in found.values()))
 
     _table("Average precision at IoU 0.5", "classes", "images", "basic bootstrap, mAP", "mAP", "AP per class")

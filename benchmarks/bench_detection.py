@@ -14,9 +14,11 @@ import torch
 from benchmarks.detection_problem import Problem, make_problem
 from benchmarks.timing import heading, seconds, versus
 from mm_metrics_plugin import DetectionPRF
+from mm_metrics_plugin.conventions import MATCHING_RULES
 from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision, average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.functional.detection.matching import FULL, MATRIX, SCORES
+from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.detection import DetectionState
 
 
@@ -34,11 +36,11 @@ def state_of(batch: DetectionBatch, num_classes: int, keep: str, *rules: str) ->
 
 
 def matching(batch: DetectionBatch, num_classes: int, rule: str) -> Callable[[], DetectionState]:
-    return lambda: state_of(batch, num_classes, "matrix", rule)
+    return lambda: state_of(batch, num_classes, MATRIX, rule)
 
 
 def ap_of(batch: DetectionBatch, num_classes: int) -> AveragePrecision:
-    return average_precision(state_of(batch, num_classes, "scores").table())  # type: ignore[arg-type]
+    return average_precision(state_of(batch, num_classes, SCORES).table())  # type: ignore[arg-type]
 
 
 def supervision_inputs(problem: Problem):  # type: ignore[no-untyped-def]
@@ -141,7 +143,7 @@ def growth() -> None:
             rule: matching(batch, problem.num_classes, rule) for rule in MATCHING_RULES
         }
         work["AP"] = functools.partial(ap_of, batch, problem.num_classes)
-        work["full table"] = functools.partial(state_of, batch, problem.num_classes, "full")
+        work["full table"] = functools.partial(state_of, batch, problem.num_classes, FULL)
         cells = []
         for name, function in work.items():
             taken, _ = seconds(function, repeat=3)

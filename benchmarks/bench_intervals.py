@@ -12,7 +12,7 @@ from mm_metrics_plugin.functional.classification.delong import delong_ci
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.functional.detection.matching import FULL, SCORES, match_images
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves
 from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
@@ -37,8 +37,8 @@ def batch_of(problem: Problem) -> DetectionBatch:
     )
 
 
-def table_of(batch: DetectionBatch, classes: int, iou_thrs: tuple[float, ...], table: str = "ap") -> MatchTable:
-    found = match_images(batch, DetectionSettings(iou_thrs=iou_thrs), num_classes=classes, table=table).table
+def table_of(batch: DetectionBatch, classes: int, iou_thrs: tuple[float, ...], keep: str = SCORES) -> MatchTable:
+    found = match_images(batch, DetectionSettings(iou_thrs=iou_thrs), num_classes=classes, keep=keep).table
     assert found is not None
     return found
 
@@ -85,7 +85,7 @@ def main() -> None:
     first, second = (table_of(run, classes, (0.5,)) for run in (batch, noisy(batch)))
     time, result = seconds(lambda: paired_permutation_test(first, second))
     line(f"comparison of two runs, {result.permutations:,} permutations, with mAP_50", time)
-    table = table_of(batch, classes, COCO_IOU_THRS, "full")
+    table = table_of(batch, classes, COCO_IOU_THRS, FULL)
     line("curves", seconds(lambda: precision_recall_curves(table))[0])
     line("operating points, five folds", seconds(lambda: operating_points(table))[0])
     line("error types", seconds(lambda: tide_errors(table))[0])

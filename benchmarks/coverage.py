@@ -114,14 +114,18 @@ def percentile_proportion_coverage(setting: Proportion, *, datasets: int, seed: 
 
 
 class Detector(NamedTuple):
-    """Counts of a detector for one class: objects, recall, false positives; images differ in difficulty."""
+    """Counts of a detector for one class: objects, recall, false positives; images differ in difficulty.
+
+    False positives depend on the difficulty as well, or only on the size of the image (``even``).
+    """
 
     images: int
     objects: float
     recall: float
     false_positives: float
-    spread: float = 5.0
+    correlation: float = 1 / 6
     sizes: Sizes = Sizes()
+    even: bool = False
 
     @property
     def f1(self) -> float:
@@ -134,9 +138,10 @@ class Detector(NamedTuple):
         shape = (datasets, self.images)
         sizes = self.sizes.sample(random, shape)
         objects = random.poisson(self.objects * sizes)
-        ease = random.beta(self.recall * self.spread, (1 - self.recall) * self.spread, shape)
+        ease = _shares(random, self.recall, self.correlation, shape)
         tp = random.binomial(objects, ease)
-        return tp, random.poisson(self.false_positives * sizes * (1 - ease) / (1 - self.recall)), objects - tp
+        difficulty = 1.0 if self.even else (1 - ease) / (1 - self.recall)
+        return tp, random.poisson(self.false_positives * sizes * difficulty), objects - tp
 
 
 def f1_coverage(setting: Detector, *, datasets: int, seed: int = 0) -> Coverage:
@@ -374,7 +379,17 @@ UNEQUAL_PROPORTIONS = tuple(
     for images in (40, 100)
     for share, correlation in ((0.6, 0.3), (0.9, 1.0))
 )
-UNEQUAL_DETECTORS = tuple(Detector(100, 2.5, *rates, sizes=sizes) for sizes in UNEQUAL for rates in ((0.65, 0.9),))
+UNEQUAL_DETECTORS = tuple(
+    Detector(images, 2.5, recall, 0.9, correlation, sizes, even)
+    for sizes in UNEQUAL
+    for images in (100, 300)
+    for recall, correlation, even in ((0.65, 1 / 6, False), (0.65, 0.3, False), (0.9, 1.0, True))
+)
+UNEQUAL_CLASSES = tuple(
+    classes(kind, number, images)._replace(shape=shape, sizes=sizes)
+    for sizes in UNEQUAL
+    for kind, number, images, shape in (("even", 5, 100, 4.0), ("zipf", 10, 60, 4.0), ("even", 5, 100, 0.5))
+)
 # Few positives, some of which look like negatives.
 ALIKE = tuple(
     Scores(auc, positives, 1000, alike=alike)

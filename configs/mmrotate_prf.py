@@ -3,13 +3,13 @@
 #   python demo/rectangles.py data/rectangles
 #   mim train mmrotate configs/mmrotate_prf.py
 
-_base_ = "mmrotate::rotated_fcos/rotated-fcos-le90_r50_fpn_kld_1x_dota.py"
+_base_ = "mmrotate::rotated_fcos/rotated-fcos-hbox-le90_r50_fpn_1x_dota.py"
 
 custom_imports = dict(imports=["mm_metrics_plugin"], allow_failed_imports=False)
 data_root = "data/rectangles/"
 val_evaluator = [
     dict(type="DOTAMetric", metric="mAP"),
-    dict(type="DetectionPRF", iou_type="rbox", score_thr=0.3, classwise=True, ap=True),
+    dict(type="DetectionPRF", iou_type="rbox", score_thr=0.1, classwise=True, ap=True),
 ]
 test_evaluator = val_evaluator
 
@@ -37,7 +37,7 @@ test_pipeline = [
     dict(type="mmdet.PackDetInputs", meta_keys=("img_id", "img_path", "ori_shape", "img_shape", "scale_factor")),
 ]
 train_dataloader = dict(
-    batch_size=4,
+    batch_size=2,
     num_workers=0,
     persistent_workers=False,
     dataset=dict(
@@ -64,7 +64,10 @@ test_dataloader = val_dataloader
 
 max_epochs = 8
 train_cfg = dict(max_epochs=max_epochs, val_interval=4)
-optim_wrapper = dict(optimizer=dict(_delete_=True, type="AdamW", lr=0.003, weight_decay=0.01))
+optim_wrapper = dict(
+    optimizer=dict(_delete_=True, type="AdamW", lr=0.001, weight_decay=0.01),
+    clip_grad=dict(max_norm=5),
+)
 param_scheduler = [
     dict(type="LinearLR", start_factor=0.01, by_epoch=False, begin=0, end=10),
     dict(type="CosineAnnealingLR", by_epoch=True, begin=0, end=max_epochs, convert_to_iter_based=True),

@@ -1,8 +1,7 @@
 """Draw images of rotated rectangles and the results of a simulated detector: ``python demo/rectangles.py FOLDER``.
 
 Annotations and results have masks, rotated boxes and key points (the corners and the center), so that one small data
-set shows every IoU type; ``configs/mmrotate_prf.py`` and ``configs/mmpose_prf.py`` train on it. ``train/`` and ``val/``
-in the folder receive
+set shows every IoU type; ``configs/mmrotate_prf.py`` trains on it. ``train/`` and ``val/`` in the folder receive
 
 - ``images/``, ``annotations.json`` (COCO, with masks and key points) and ``labelTxt/`` (DOTA);
 - in ``val/`` also ``masks.json`` and ``keypoints.json`` (COCO results) and ``rotated.pkl`` (results of mmrotate).

@@ -126,6 +126,8 @@ class DetectionSettings:
             mean AP is also given. None: that of the LVIS annotation file, with ``convention='lvis'``.
         matrix_only: Compute the confusion matrices only.
         operating_point: Rule that selects the best score threshold, such as ``'f1'``. None disables it.
+        olrp: Compute oLRP.
+        froc: Compute the FROC curves.
         ci: Confidence level of the intervals. None disables them.
         resamples: Number of bootstrap resamples over images.
         seed: Random seed of the resamples and the folds.
@@ -152,6 +154,8 @@ class DetectionSettings:
     frequency: tuple[str, ...] | None = None
     matrix_only: bool = False
     operating_point: str | None = None
+    olrp: bool = True
+    froc: bool = True
     ci: float | None = None
     resamples: int = 1000
     seed: int = 0
@@ -229,7 +233,9 @@ class DetectionSettings:
             0 <= self.background_iou_thr < 1,
             f"background_iou_thr must be from 0 to below 1 (found {self.background_iou_thr})",
         )
-        require(isinstance(self.matrix_only, bool), f"matrix_only must be True or False (found {self.matrix_only!r})")
+        for name in ("matrix_only", "olrp", "froc"):
+            value = getattr(self, name)
+            require(isinstance(value, bool), f"{name} must be True or False (found {shortened(value)})")
         if self.operating_point is not None:
             OperatingRule.parse(self.operating_point)
         require_ci(self.ci)

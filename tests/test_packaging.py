@@ -180,7 +180,7 @@ SAID = """\
 1.0
 figures() needs matplotlib: pip install matplotlib
 report.json report.md
-MetricWarning confusion_matrix.png, pr_curves.png, confidence_curves.png cannot be drawn \
+MetricWarning confusion_matrix.png, pr_curves.png, confidence_curves.png, froc_curves.png cannot be drawn \
 (matplotlib is not installed: pip install matplotlib); the folder has pr_curves.png of an older report
 """
 

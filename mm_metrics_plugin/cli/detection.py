@@ -47,9 +47,9 @@ PARSER: dict[str, Any] = dict(
   mm-metrics detection annotations.json part1.pkl --save-state part1.npz     see mm-metrics merge --help
 
 OUT_DIR receives report.json, report.md, per_class.csv, confusion_matrix.csv, confusion_matrix.png (of the first
-matching rule; those of others are named after them), curves.csv, pr_curves.png, confidence_curves.png, with
---operating-point thresholds.json, and with --html report.html. Of more than 2,000 classes, confusion_matrix.csv and
-report.json list the cells that are not 0.""",
+matching rule; those of others are named after them), curves.csv, pr_curves.png, confidence_curves.png,
+froc_curves.png, with --operating-point thresholds.json, and with --html report.html. Of more than 2,000 classes,
+confusion_matrix.csv and report.json list the cells that are not 0.""",
 )
 
 

@@ -121,7 +121,7 @@ def _settings_by_type(settings: DetectionSettings | None, options: dict[str, Any
     given = options.get("iou_type", DEFAULT_IOU_TYPE if settings is None else settings.iou_type)
     iou_types = list(given) if isinstance(given, (list, tuple)) else [given]
     if not iou_types or len(set(map(str, iou_types))) < len(iou_types):
-        raise ResultFileError(f"iou_type must be one or several distinct types (found {shortened(given)})")
+        raise ResultFileError(f"iou_type=... must be one or several distinct types (found {shortened(given)})")
     result = []
     for iou_type in iou_types:
         require_choice("iou_type", iou_type, list(IOU_TYPES))

@@ -127,6 +127,10 @@ class DetectionInput:
 
     def _read(self, source: Any, name: str, task: str, settings: Sequence[DetectionSettings], **options: Any) -> Any:
         iou_types = [each.iou_type for each in settings]
+        if settings[0].sigmas is not None and not any("sigmas" in geometry_of(each).options for each in iou_types):
+            raise ResultFileError(
+                f"sigmas=... needs iou_type='keypoints' (found iou_type={', '.join(map(repr, iou_types))})"
+            )
         return read_all(source, name, task, iou_types=iou_types, **options, **self.shape_options(settings[0], task))
 
     def shape_options(self, settings: DetectionSettings, task: str = DETECTIONS) -> dict[str, Any]:

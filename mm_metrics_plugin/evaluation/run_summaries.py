@@ -90,7 +90,10 @@ def missing_warnings(
         return []
     message = f"no results for {int(np.count_nonzero(missing)):,} of {pluralize(len(missing), 'image')}"
     if not lists_all_images:
-        message += ", in which the other run has detections (COCO results do not list images without detections)"
+        message += (
+            ", in which the other run has detections (COCO results and key points of mmpose do not list images without "
+            "detections)"
+        )
     return [RunWarning(MISSING_RESULTS, name, f"{message}; they are evaluated as having no detections")]
 
 

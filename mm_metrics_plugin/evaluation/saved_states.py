@@ -26,7 +26,7 @@ from mm_metrics_plugin.reports.detection import DetectionReport
 from mm_metrics_plugin.reports.detection_evaluator import DetectionEvaluator
 from mm_metrics_plugin.reports.detection_reports import DetectionReports
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 # What a damaged zip file, header or JSON can raise; a RuntimeError is a feature of zip files that is not supported.
 _DAMAGED: Any = (ValueError, KeyError, TypeError, EOFError, MemoryError, RuntimeError, SyntaxError)
 KINDS: Mapping[str, Any] = {"detection": DetectionEvaluator, "classification": ClassificationEvaluator}

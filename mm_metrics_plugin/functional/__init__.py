@@ -11,10 +11,12 @@ from mm_metrics_plugin.functional.classification.delong import delong_ci, delong
 from mm_metrics_plugin.functional.classification.roc_curves import ks_statistic, roc_curves
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.froc import froc
 from mm_metrics_plugin.functional.detection.geometry import nms
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.functional.detection.olrp import olrp
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves
 from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
@@ -44,11 +46,13 @@ __all__ = [
     "delong_test",
     "dice_score",
     "fbeta_score",
+    "froc",
     "hard_decisions",
     "ks_statistic",
     "match_images",
     "mean_iou_report",
     "nms",
+    "olrp",
     "operating_points",
     "paired_permutation_test",
     "pck",

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar, Union
 import numpy as np
 import numpy.typing as npt
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, shortened
 
 ABSENT_RULES = ("skip", "nan", "error")
 MAX_INDEX = 1 << 62
@@ -143,7 +143,8 @@ def index_array(name: str, values: npt.ArrayLike, limit_name: str = "", limit: i
         valid = (number >= 0) & (number < MAX_INDEX) & (number == np.floor(number))
         if not valid.all():
             row = int(np.argmin(valid))
-            raise MetricInputError(f"'{name}' must be whole numbers of at least 0 (found {array[row]} in row {row})")
+            found = shortened(array[row : row + 1].tolist()[0])
+            raise MetricInputError(f"'{name}' must be whole numbers of at least 0 (found {found} in row {row})")
     array = array.astype(np.int64, copy=False)
     if limit is not None and array.max() >= limit:
         row = int(np.argmax(array >= limit))

@@ -38,9 +38,15 @@ def precision_codes(dtype: npt.DTypeLike, precision: np.ndarray | None = None) -
 def round_thresholds(thresholds: npt.ArrayLike) -> np.ndarray:
     """Thresholds rounded to each of ``PRECISIONS``, as rows of float64."""
     exact = np.asarray(thresholds, dtype=np.float64)
+    return np.stack([_round_to(code, exact) for code in range(len(PRECISIONS))])
+
+
+def _round_to(code: int, exact: np.ndarray) -> np.ndarray:
+    """Thresholds rounded to the precision with this code, as float64."""
+    if code == BFLOAT16:
+        return _to_bfloat16(exact)
     with np.errstate(over="ignore"):
-        single, half = exact.astype(np.float32), exact.astype(np.float16)
-    return np.stack([exact, single.astype(np.float64), half.astype(np.float64), _to_bfloat16(exact)])
+        return np.asarray(exact.astype(PRECISIONS[code]), dtype=np.float64)
 
 
 def _to_bfloat16(values: np.ndarray) -> np.ndarray:
@@ -120,10 +126,9 @@ def decimal_thresholds(thresholds: npt.ArrayLike, groups: Sequence[tuple[int, np
         scaled = exact[:, None, None] * steps
         decimals = np.concatenate([np.rint(scaled), np.floor(scaled)], axis=2) / steps  # (thresholds, digits, 2)
     selects_same = np.ones(decimals.shape, dtype=bool)
-    rounded, rounded_decimals = round_thresholds(exact), round_thresholds(decimals)
     for code, ascending in groups:  # the lowest score that reaches a threshold
-        first = np.searchsorted(ascending, rounded[code])
-        selects_same &= np.searchsorted(ascending, rounded_decimals[code]) == first[:, None, None]
+        first = np.searchsorted(ascending, _round_to(code, exact))
+        selects_same &= np.searchsorted(ascending, _round_to(code, decimals)) == first[:, None, None]
     selects_same &= np.isfinite(exact)[:, None, None]
     texts = []
     for threshold, values, same in zip(exact.tolist(), decimals, selects_same):
@@ -150,10 +155,9 @@ def count_reaching(groups: Iterable[tuple[int, np.ndarray]], thresholds: np.ndar
         >>> count_reaching(groups, np.array([0.5, 0.7])).tolist()
         [3, 2]
     """
-    rounded = round_thresholds(thresholds)
-    counts = np.zeros(len(thresholds), dtype=np.int64)
+    counts, exact = np.zeros(len(thresholds), dtype=np.int64), np.asarray(thresholds, dtype=np.float64)
     for code, ascending in groups:
-        counts += len(ascending) - np.searchsorted(ascending, rounded[code], side="left")
+        counts += len(ascending) - np.searchsorted(ascending, _round_to(code, exact), side="left")
     return counts
 
 

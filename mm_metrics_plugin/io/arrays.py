@@ -115,7 +115,7 @@ class JsonRows:
                 array = np.fromiter(flat, np.float64, len(flat))
                 if np.isfinite(array).all():
                     return array.reshape((-1, *shape))
-        expected = f"{width} finite numbers" if width else "a finite number"
+        expected = f"be {width} finite numbers" if width else "be a finite number"
         wrong = next(number for number, value in enumerate(values) if not _is_finite_row(value, width))
         raise self.error(field, wrong, expected, values[wrong])
 
@@ -129,7 +129,7 @@ class JsonRows:
             ]
             for number, value in enumerate(values):
                 if not isinstance(value, (int, float, type(None))) or value not in (0, 1, None):
-                    raise self.error(field, number, "0 or 1", value)
+                    raise self.error(field, number, "be 0 or 1", value)
         return np.array(list(map(bool, values)), dtype=bool)
 
     def ids(self, field: str, values: list[Any] | None = None) -> list[Any]:
@@ -138,7 +138,7 @@ class JsonRows:
         kinds = set(map(type, values))
         if not kinds <= {int, str}:
             wrong = next(number for number, value in enumerate(values) if type(value) not in (int, str))
-            error = self.error(field, wrong, "a whole number or text", values[wrong])
+            error = self.error(field, wrong, "be a whole number or text", values[wrong])
             if field == "img_id" and values[wrong] is None:
                 hint = "add 'img_id' to meta_keys of PackDetInputs in the test pipeline and test again"
                 error = ResultFileError(f"{error}: {hint}")
@@ -158,7 +158,7 @@ class JsonRows:
         row = f"'{field}' of {self.noun} number {self.positions[index]}"
         image = self.rows[index].get("image_id")
         place = f" in image {shortened(image)}" if isinstance(image, (int, str)) else ""
-        return ResultFileError(f"{self.source}: {row} must be {expected} (found {shortened(value)}{place})")
+        return ResultFileError(f"{self.source}: {row} must {expected} (found {shortened(value)}{place})")
 
 
 def _plain_array(value: Any) -> Any:

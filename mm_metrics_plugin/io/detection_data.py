@@ -9,10 +9,8 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths, ImageId
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.row_counts import RowCounts
 
-SWAPPED = "corners swapped"
 GROUP_OF_MESSAGE = (
     "boxes of a group (is_group_of in OpenImages) are evaluated as crowd regions: any number of detections may match "
     "one, and they are neither TP nor FP. This is not the rule of the OpenImages challenge"
@@ -114,14 +112,6 @@ def distinct_ids(ids: Sequence[ImageId], paths: Sequence[str]) -> Sequence[Image
 def text_or_empty(value: Any) -> str:
     """The value if it is text, else ""."""
     return value if isinstance(value, str) else ""
-
-
-def has_swapped_corners(geometry: Any) -> np.ndarray:
-    """Which boxes have negative width or height. Nothing can match them. Of other shapes, none."""
-    if not isinstance(geometry, Boxes):
-        return np.zeros(len(geometry), dtype=bool)
-    corners = geometry.to_format("xyxy")
-    return np.asarray((corners[:, 2] < corners[:, 0]) | (corners[:, 3] < corners[:, 1]))
 
 
 def check_same_ground_truth(first: AnnotationSet, second: AnnotationSet) -> None:

@@ -21,7 +21,7 @@ from mm_metrics_plugin.conventions import (
 )
 from mm_metrics_plugin.exceptions import MetricInputError, shortened
 from mm_metrics_plugin.functional.classification.confusion_matrix import MatrixView, matrix_view
-from mm_metrics_plugin.functional.detection.matching import MATRIX, SCORES
+from mm_metrics_plugin.functional.detection.matching import FULL, MATRIX, SCORES
 from mm_metrics_plugin.functional.statistics.bootstrap import TOO_FEW
 from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
 from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric
@@ -42,7 +42,7 @@ from mm_metrics_plugin.settings import (
 )
 from mm_metrics_plugin.states.base import Batch, State
 
-_CURVES = ("pr_curves", "confidence_curves")
+_CURVES, _FROC_CURVES = ("pr_curves", "confidence_curves"), ("froc_curves",)
 _READERS: dict[str, type[ImageReader]] = {"keypoints": KeyPointReader}  # of other types, ImageReader
 
 
@@ -67,6 +67,12 @@ class DetectionPRF(StreamingMetric):
       ``recall_max_dets``.
     - ``f1/<class>``, ``precision/<class>``, ``recall/<class>``, ``tp/<class>``, ``fp/<class>``, ``fn/<class>``,
       ``AP/<class>``: the same per class, with ``classwise``.
+    - ``oLRP``, ``oLRP_Loc``, ``oLRP_FP``, ``oLRP_FN``: the LRP error at the best score threshold of each class and its
+      components, means over the classes, with ``olrp``; lower is better. With ``classwise`` also ``oLRP/<class>``, and
+      ``oLRP_threshold/<class>``, the best score threshold.
+    - ``FROC``, ``sensitivity@0.125``, ``sensitivity@0.25``, ``sensitivity@0.5``, ``sensitivity@1``, ``sensitivity@2``,
+      ``sensitivity@4``, ``sensitivity@8``: sensitivity of all classes pooled by false positives per image, and its
+      mean, with ``froc``. With ``classwise`` also ``FROC/<class>``, with the false positives of the class.
     - ``operating_threshold``, ``operating_f_score``, ``operating_precision``, ``operating_recall``: the best score
       threshold and its results, with ``operating_point``; ``cross_fitted_f_score``: the F-score on images that the
       threshold was not chosen on.
@@ -90,6 +96,8 @@ class DetectionPRF(StreamingMetric):
         outfile_prefix: Write ``<prefix>.json``, ``<prefix>.per_class.csv`` and ``<prefix>.confusion_matrix.csv`` at
             each evaluation.
         ap: Also average precision.
+        olrp: Also oLRP, of all detections. About 50 bytes per detection are kept.
+        froc: Also the sensitivities of the FROC curve, of all detections.
         max_dets: AP uses this many detections per class and image, those with the highest scores; by default as many as
             the convention: 100 of ``'coco'``, and 20 of key points.
         convention: How AP is computed: ``'coco'`` (pycocotools), ``'mmdet'`` (the numbers of mmdet's ``CocoMetric``,
@@ -150,6 +158,8 @@ class DetectionPRF(StreamingMetric):
         confusion_matrix: bool = False,
         outfile_prefix: str | None = None,
         ap: bool = False,
+        olrp: bool = False,
+        froc: bool = False,
         max_dets: int | None = None,
         ci: float | None = None,
         operating_point: str | None = None,
@@ -196,6 +206,8 @@ class DetectionPRF(StreamingMetric):
             max_dets=max_dets,  # type: ignore[arg-type]
             recall_max_dets=recall_max_dets,  # type: ignore[arg-type]
             operating_point=operating_point,
+            olrp=olrp,
+            froc=froc,
             ci=ci,
             resamples=resamples,
             seed=seed,
@@ -251,8 +263,12 @@ class DetectionPRF(StreamingMetric):
     def empty_state(self) -> State:
         """The confusion matrix; for AP, confidence intervals and curves also the matched detections."""
         curves = MATCHING_RULES[self.matching].has_analyses and any(map(self.wants, _CURVES))
-        needs_scores = self.ap or self.settings.ci is not None or self.settings.operating_point is not None or curves
-        return self._reader.state(self._num_classes, self.dataset_meta, SCORES if needs_scores else MATRIX)
+        settings = self.settings
+        needs_scores = (
+            self.ap or settings.froc or settings.ci is not None or settings.operating_point is not None or curves
+        )
+        keep = FULL if settings.olrp else SCORES if needs_scores else MATRIX
+        return self._reader.state(self._num_classes, self.dataset_meta, keep)
 
     def read(self, samples: Samples) -> Batch:
         """The detections and ground truths of a batch of samples."""
@@ -286,6 +302,15 @@ class DetectionPRF(StreamingMetric):
                 self.warn_once(f"max_dets {number}", message)
             per_class = analysis.average_precision.per_class
             self.warn_undefined_classes("AP", "the class has no ground truths", names, per_class, skip=True)
+        if analysis.olrp is not None:
+            result = analysis.olrp
+            self.warn_undefined_classes("oLRP", "the class has no ground truths", names, result.olrp, skip=True)
+            for key in ("oLRP_Loc", "oLRP_FP"):
+                per_class = result.per_class[key]
+                self.warn_undefined_classes(key, "the class has no true positives", names, per_class, skip=True)
+        if analysis.froc is not None:
+            per_class = analysis.froc.class_values()["FROC"]
+            self.warn_undefined_classes("FROC", "the class has no ground truths", names, per_class, skip=False)
         points = analysis.points if analysis.table.num_images > 1 else None
         if points is not None and np.isnan(points.overall.threshold):
             self.warn_undefined("operating_threshold", "no threshold satisfies the rule", ["all classes"])
@@ -309,7 +334,7 @@ class DetectionPRF(StreamingMetric):
             print_log(text, logger="current", level=logging.INFO)
 
     def figures(self, state: State) -> list[FigureSpec]:
-        """The confusion matrix; with ``matching='coco'`` also the curves of precision, recall and F1."""
+        """The confusion matrix; with ``matching='coco'`` also the curves; with ``froc`` also the FROC curves."""
         report, settings = self.report(state), self.settings
 
         def view() -> MatrixView:
@@ -319,11 +344,15 @@ class DetectionPRF(StreamingMetric):
 
         if report.state.rule(self.matching).cells is None:
             return []
-        matrix = [FigureSpec(("confusion_matrix",), report.classes, view)]
+        figures = [FigureSpec(("confusion_matrix",), report.classes, view)]
         analysis = report.analysis
-        if analysis is None or not MATCHING_RULES[self.matching].has_analyses:
-            return matrix
-        return [*matrix, FigureSpec(_CURVES, report.classes, lambda: analysis.curves)]
+        if analysis is None:
+            return figures
+        if MATCHING_RULES[self.matching].has_analyses:
+            figures.append(FigureSpec(_CURVES, report.classes, lambda: analysis.curves))
+        if settings.froc:
+            figures.append(FigureSpec(_FROC_CURVES, report.classes, lambda: analysis.froc))
+        return figures
 
     def _files(self, report: DetectionReport) -> dict[str, str]:
         """The confusion matrix and the table per class, as JSON and CSV."""

@@ -63,8 +63,8 @@ class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
 
     Figures: ``confusion_matrix`` (SingleLabelPRF, DetectionPRF, MeanIoU), ``curves``, which are ROC and
     precision-recall (SingleLabelAUC, MultiLabelAUC), ``pr_curves`` and ``confidence_curves``, which are precision,
-    recall and F1 against the score threshold (DetectionPRF with ``matching='coco'``), and ``reliability``
-    (CalibrationError).
+    recall and F1 against the score threshold (DetectionPRF with ``matching='coco'``), ``froc_curves`` (DetectionPRF
+    with ``froc``) and ``reliability`` (CalibrationError).
     A figure has the prefix of the metric's keys, as ``det/confusion_matrix``, with ``test/`` before it in a test, and
     the step of the scalars of the same validation.
 

@@ -9,6 +9,7 @@ from mm_metrics_plugin.conventions import IOU_TYPES, NO_LIMIT
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.statistics.paired_tests import significant
+from mm_metrics_plugin.render.detection import iou_thrs_text
 from mm_metrics_plugin.render.sections import (
     Section,
     class_order_lines,
@@ -87,6 +88,8 @@ def comparison_sections(report: ComparisonReport) -> list[Section]:
         lines.append(f"AP by the convention {convention.name}: the numbers of {convention.description}")
         if detection.max_dets < NO_LIMIT:
             lines.append(f"AP uses at most {detection.mean_max_dets} detections per class and image (max_dets)")
+        if detection.iou_thrs != convention.iou_thrs:
+            lines.append(f"mAP: mean over {iou_thrs_text(detection.iou_thrs, overlap)}")
     elif settings.classification is not None:
         lines += task_lines(settings.classification)
     lines += class_order_lines(report.inputs)

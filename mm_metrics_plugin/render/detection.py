@@ -10,6 +10,7 @@ import numpy as np
 
 from mm_metrics_plugin.conventions import ANALYSIS_RULE, FREQUENCIES, IOU_TYPES, NO_LIMIT, PER_CLASS_AND_IMAGE
 from mm_metrics_plugin.exceptions import pluralize
+from mm_metrics_plugin.functional.detection.froc import FROC_NAMES
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.render.sections import (
     ClassOrder,
@@ -85,7 +86,7 @@ def detection_sections(report: DetectionReport, text: TextOptions | None = None)
     if analysis is not None and verbose:
         sections += [_average_precision(analysis), _sizes(analysis)]
         sections += [_errors(analysis)] if analysis.errors is not None else []
-        sections += optional_sections(analysis)
+        sections += [*olrp_and_froc_sections(analysis), *optional_sections(analysis)]
     elif analysis is not None:
         sections += [_errors(analysis, brief=True)] if analysis.errors is not None and ANALYSIS_RULE in names else []
         sections += optional_sections(analysis, order)
@@ -291,6 +292,37 @@ def error_lines(analysis: DetectionAnalysis) -> list[str]:
     ]
 
 
+def olrp_and_froc_sections(analysis: DetectionAnalysis) -> list[Section]:
+    """The sections on oLRP and FROC, unless their options are False: of all classes, then per class."""
+    overlap, sections = analysis.overlap_name, []
+    iou_thr = number_text(analysis.settings.iou_thr)
+    of_detections = f"of all detections, matched at {overlap} {iou_thr}"
+    if analysis.olrp is not None:
+        means = analysis.olrp.means()
+        lines = [
+            f"LRP error: (S + FP + FN) / (TP + FP + FN), where S is the sum of (1 - {overlap}) / (1 - {iou_thr}) over "
+            "the TP; oLRP: its lowest value over the score thresholds of a class; lower is better",
+            f"oLRP_Loc: mean of 1 - {overlap} over TP; oLRP_FP: 1 - precision; oLRP_FN: 1 - recall; at the best score "
+            "threshold of each class",
+            f"{of_detections}; means are over the classes that have a value",
+        ]
+        heading = "oLRP: optimal localization recall precision error"
+        sections.append(Section(heading, lines, (["", *means], [["mean", *means.values()]])))
+        sections.append(Section("", table=class_table(analysis.olrp_columns())))
+    if analysis.froc is not None:
+        header = [name.replace("sensitivity@", "at ") for name in FROC_NAMES]
+        lines = [
+            "sensitivity (recall) at numbers of false positives per image, linearly interpolated as in LUNA16; FROC: "
+            "their mean",
+            "pooled: one score threshold for all classes, whose false positives are added; a class: only its own",
+            of_detections,
+        ]
+        overall = ["", *header], [["all classes (pooled)", *analysis.froc.values().values()]]
+        sections.append(Section("FROC: sensitivity by false positives per image", lines, overall))
+        sections.append(Section("", table=(["class", *header], rows_of(analysis.froc_columns()))))
+    return sections
+
+
 def optional_sections(analysis: DetectionAnalysis, order: ClassOrder | None = None) -> list[Section]:
     """Operating points and confidence intervals, if the report has them."""
     sections = [] if analysis.points is None else [_operating_points(analysis, order)]
@@ -351,6 +383,7 @@ def class_csv(report: DetectionReport) -> Table:
     more: dict[str, Any] = {}
     if report.analysis is not None:
         columns = report.analysis.ap_columns()
+        columns = {**columns, **report.analysis.olrp_columns(), **report.analysis.froc_columns()}
         more = {name: columns[name] for name in columns if name != "name"}
         if report.analysis.intervals is not None:
             more.update(interval_columns(report.analysis.intervals.per_class))

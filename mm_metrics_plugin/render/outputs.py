@@ -229,7 +229,7 @@ def _detection_figures(report: DetectionReport, color_theme: str) -> dict[str, D
     """The matrix of the first matching rule, those of others unless they are there by default, and the curves."""
     from mm_metrics_plugin.render.detection import default_rules
     from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
-    from mm_metrics_plugin.render.figures.curves import pr_curve_figure, threshold_curve_figure
+    from mm_metrics_plugin.render.figures.curves import froc_curve_figure, pr_curve_figure, threshold_curve_figure
 
     settings = report.settings
     figures: dict[str, Draw] = {}
@@ -243,6 +243,8 @@ def _detection_figures(report: DetectionReport, color_theme: str) -> dict[str, D
         arguments = report.analysis.curves, report.classes, color_theme
         figures["pr_curves.png"] = partial(pr_curve_figure, *arguments)
         figures["confidence_curves.png"] = partial(threshold_curve_figure, *arguments)
+        if report.analysis.froc is not None:
+            figures["froc_curves.png"] = partial(froc_curve_figure, report.analysis.froc, report.classes, color_theme)
     return figures
 
 

@@ -25,6 +25,7 @@ COLUMN_NAMES = {  # columns of tables with one row per class
     "fp_duplicate": "duplicate",
     "fp_background": "background",
     "best": "best threshold",
+    "oLRP_threshold": "best threshold",
 }
 FALSE_POSITIVE_TYPES = ("fp_confusion", "fp_confusion_matched", "fp_duplicate", "fp_background")
 OVERALL_NAMES = {  # metrics over all classes, in the order of tables

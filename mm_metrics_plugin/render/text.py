@@ -38,7 +38,7 @@ def to_screen(sections: Sequence[Section], everything: str) -> str:
     def text_with(most: int, left_out: Sequence[Section]) -> str:
         shown = [with_classes(section, most, everything) for section in sections if section not in left_out]
         if left_out:
-            names = ", ".join(section.optional for section in left_out)
+            names = ", ".join(dict.fromkeys(section.optional for section in left_out))
             shown.insert(sections.index(left_out[0]), Section("", [f"not shown: {names}; {everything}"]))
         return to_text(shown)
 

@@ -180,4 +180,4 @@ def class_key(name: str, class_name: str) -> str:
 
 def class_values(name: str, classes: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
     """The values of all classes by key."""
-    return {class_key(name, class_name): value for class_name, value in zip(classes, values)}
+    return {class_key(name, class_name): value for class_name, value in zip(classes, np.asarray(values).tolist())}

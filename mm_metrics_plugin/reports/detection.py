@@ -14,7 +14,9 @@ from mm_metrics_plugin.exceptions import MetricWarning, pluralize
 from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision
 from mm_metrics_plugin.functional.detection.confusion_matrix import RuleReport, background_name, rule_report
 from mm_metrics_plugin.functional.detection.examples import Examples
+from mm_metrics_plugin.functional.detection.froc import FROC_NAMES
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
+from mm_metrics_plugin.functional.detection.olrp import OLRP_NAMES
 from mm_metrics_plugin.reports.base import (
     SCHEMA_VERSION,
     Progress,
@@ -120,7 +122,7 @@ class DetectionReport(Report):
         object.__setattr__(self, "progress", progress)
         analysis, counted = self.analysis, self.state.counts_by_name
         if analysis is not None:
-            for name in ("intervals", "points", "errors", "average_precision", "curves", "sizes"):
+            for name in ("intervals", "points", "errors", "average_precision", "curves", "sizes", "olrp", "froc"):
                 getattr(analysis, name)
             for message in analysis.limit_messages:
                 warnings.warn(message, MetricWarning)
@@ -181,6 +183,8 @@ class DetectionReport(Report):
         return {
             **self._rates(average, classwise),
             **(self._ap_values(classwise) if self.with_ap else {}),
+            **(self._olrp_values(classwise) if self.settings.olrp else {}),
+            **(self._froc_values(classwise) if self.settings.froc else {}),
             **(self._operating_values(classwise) if self.settings.operating_point is not None else {}),
             **(self._interval_values(average, classwise) if self.settings.ci is not None else {}),
         }
@@ -221,6 +225,22 @@ class DetectionReport(Report):
         if self.analysis is None:
             return AveragePrecision.undefined(self.settings, len(self.classes))
         return self.analysis.average_precision
+
+    def _olrp_values(self, classwise: bool) -> dict[str, float]:
+        result = None if self.analysis is None else self.analysis.olrp
+        values = dict.fromkeys(OLRP_NAMES, np.nan) if result is None else result.means()
+        for key in ("oLRP", "oLRP_threshold") if classwise else ():
+            per_class = [np.nan] * len(self.classes) if result is None else result.per_class[key]
+            values.update(class_values(key, self.classes, per_class))
+        return values
+
+    def _froc_values(self, classwise: bool) -> dict[str, float]:
+        result = None if self.analysis is None else self.analysis.froc
+        values = dict.fromkeys(FROC_NAMES, np.nan) if result is None else result.values()
+        if classwise:
+            per_class = [np.nan] * len(self.classes) if result is None else result.class_values()["FROC"]
+            values.update(class_values("FROC", self.classes, per_class))
+        return values
 
     def _operating_values(self, classwise: bool) -> dict[str, float]:
         analysis = self.analysis

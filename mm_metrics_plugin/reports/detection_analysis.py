@@ -12,8 +12,10 @@ from mm_metrics_plugin.functional._arrays import unique_names
 from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision, average_precision
 from mm_metrics_plugin.functional.detection.cross_fitting import num_folds
 from mm_metrics_plugin.functional.detection.federated import limited_model_message
+from mm_metrics_plugin.functional.detection.froc import FROCResult, froc
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.functional.detection.olrp import OLRPResult, olrp
 from mm_metrics_plugin.functional.detection.operating_points import OperatingPoint, OperatingPoints, operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves, precision_recall_curves
 from mm_metrics_plugin.functional.detection.results_by_size import SizeReport, results_by_size
@@ -98,6 +100,16 @@ class DetectionAnalysis:
         return errors_at_threshold(self.table) if self._has_errors else None
 
     @cached_property
+    def olrp(self) -> OLRPResult | None:
+        """oLRP, unless ``olrp`` is False."""
+        return olrp(self.table) if self.settings.olrp and self.table.details is not None else None
+
+    @cached_property
+    def froc(self) -> FROCResult | None:
+        """FROC curves, unless ``froc`` is False."""
+        return froc(self.table) if self.settings.froc else None
+
+    @cached_property
     def points(self) -> OperatingPoints | None:
         """Best score thresholds, if ``operating_point`` is given."""
         if self.settings.operating_point is None:
@@ -121,6 +133,14 @@ class DetectionAnalysis:
     def ap_columns(self) -> dict[str, Any]:
         """AP of each class, by the name of the column."""
         return {"name": list(self.classes), **self.average_precision.by_name}
+
+    def olrp_columns(self) -> dict[str, Any]:
+        """oLRP, its components and the best score threshold of each class, by the name of the column."""
+        return {"name": list(self.classes), **({} if self.olrp is None else self.olrp.per_class)}
+
+    def froc_columns(self) -> dict[str, Any]:
+        """Sensitivities of each class and their mean, by the name of the column."""
+        return {"name": list(self.classes), **({} if self.froc is None else self.froc.class_values())}
 
     def thresholds(self) -> dict[str, Any]:
         """The best score thresholds, as in ``thresholds.json``."""
@@ -160,6 +180,8 @@ class DetectionAnalysis:
             },
             "sizes": self.sizes.to_dict(),
             "errors": errors,
+            "olrp": None if self.olrp is None else {**self.olrp.means(), "per_class": records(self.olrp_columns())},
+            "froc": None if self.froc is None else {**self.froc.values(), "per_class": records(self.froc_columns())},
             "operating_points": self.thresholds() or None,
             "intervals": None if self.intervals is None else self.intervals.to_dict(),
         }

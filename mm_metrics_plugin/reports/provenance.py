@@ -208,10 +208,10 @@ def _check_distinct_images(parts: Sequence[Provenance]) -> None:
             part_of_image[image_id] = part.name
     if repeated:
         hint = ""
-        if all(str(entry["file"]).endswith(".json") for part in parts for entry in part.results):
+        if len({frozenset(part.image_ids) for part in parts}) == 1:
             hint = (
-                "; COCO results do not list images without detections, so each file covers all images: evaluate all "
-                "files in one call"
+                "; COCO results and key points of mmpose do not list images without detections, so each file covers "
+                "all images: evaluate all files in one call"
             )
         raise ResultFileError(f"{both}: both hold {listing('image', repeated)}{hint}")
 

@@ -234,7 +234,7 @@ def _keys_and_positions(order: npt.ArrayLike, num_images: int) -> np.ndarray:
 def _image_numbers(images: np.ndarray, texts: np.ndarray | None, text_positions: np.ndarray | None) -> np.ndarray:
     """The number of the image at each position: by key, then by text, then by position."""
     tie = images[:, 1]
-    if len(np.unique(tie)) < len(tie):
+    if (np.diff(np.sort(tie)) == 0).any():
         raise MetricInputError("two images have the same position in 'order'; give every image another one")
     if texts is not None and text_positions is not None:
         rank = np.empty(len(texts), dtype=np.int64)

@@ -174,6 +174,33 @@ def test_the_curves_follow_the_slider_and_the_class(page):
     assert (precision[3], recall[3]) == (row["precision"], row["recall"])
 
 
+def test_the_froc_curve_follows_the_slider_and_the_class(page, report):
+    chart(page, "froc-curve")
+    page.select_option("#curve-class", "1")
+    slide_to(page, 3)
+    row, images = rows_by_column(page, "class-table")[1], report["counts"]["images"]["used"]
+    expected = [row["fp"] / images, row["recall"]]
+    page.wait_for_function(
+        """([x, y]) => { const [, slider] = document.getElementById("froc-curve").data;
+            return slider.x[0] === x && slider.y[0] === y; }""",
+        arg=expected,
+    )
+    (fps, sensitivity), _ = traces(page, "froc-curve", "x", "y")
+    assert [fps[3], sensitivity[3]] == expected
+
+
+@pytest.mark.parametrize(("section", "key"), [("more-1", "olrp"), ("more-2", "froc")])
+def test_the_tables_of_olrp_and_froc_equal_the_json(page, report, section, key):
+    shown = page.evaluate(
+        """(id) => [...document.querySelectorAll(`#${id} tbody tr`)].map((row) => [...row.querySelectorAll("td")]
+            .map(({dataset}) => (dataset.value === "" ? null : Number(dataset.value))))""",
+        section,
+    )
+    content = report[key]
+    rows = [{name: value for name, value in content.items() if name != "per_class"}, *content["per_class"]]
+    assert shown == [[value for name, value in row.items() if name != "name"] for row in rows]
+
+
 def test_the_best_threshold_is_the_operating_point(page, folder):
     points = json.loads((folder / "out" / "thresholds.json").read_text())
     page.click("#best")
@@ -447,7 +474,7 @@ def test_masks_rotated_boxes_and_key_points_are_drawn(opened, tmp_path, iou_type
     assert f"Evaluated: {IOU_TYPES[iou_type].description}." in " ".join(text)
     assert f"its {name} with an object" in " ".join(text) and "mmdet" not in " ".join(text)
     assert page.locator("#cell-table th").all_text_contents()[4] == name
-    matrix, colors = report.protocols[0].result.matrix, {}
+    matrix, colors = report.matching_rules[0].result.matrix, {}
     for row, column in np.argwhere(matrix).tolist():
         members = open_cell(page, row, column)
         assert len(members) == min(matrix[row, column], 50)

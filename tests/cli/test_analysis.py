@@ -148,7 +148,7 @@ def test_detections_beyond_max_dets_are_a_warning(tmp_path, capsys):
         assert main([*command, "--format", "json", "--max-dets", "240"]) == 0
         text, error = capsys.readouterr()
         assert error == "" and json.loads(text)["settings"]["max_dets"] == 240
-    assert LIMIT.format("max_dets=100") in " ".join(files.printed("detection", truth, results, "--verbose").split())
+    assert LIMIT.format("--max-dets 100") in " ".join(files.printed("detection", truth, results, "--verbose").split())
 
 
 # --- classifiers ------------------------------------------------------------------------------------------------------

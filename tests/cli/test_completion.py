@@ -29,7 +29,7 @@ def completions(folder, *words):
     [
         (["de"], ["detection"]),
         ([""], [*SUBCOMMANDS, "--help", "--version"]),
-        (["detection", "--iou"], ["--iou-thr"]),
+        (["detection", "--nms"], ["--nms-iou-thr"]),
         (["detection", "a.json", "--matching", ""], ["coco", "mmdet", "agnostic"]),
         (["compare", "--fo"], ["--format"]),
         (["completion", "z"], ["zsh"]),

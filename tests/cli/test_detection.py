@@ -33,7 +33,8 @@ def test_all_files_are_written_and_named(written):
     folder, _, error = written
     assert sorted(os.listdir(folder / "out")) == [
         *("confidence_curves.png", "confusion_matrix.csv", "confusion_matrix.png", "confusion_matrix_agnostic.png"),
-        *("confusion_matrix_mmdet.png", "curves.csv", "per_class.csv", "pr_curves.png", "report.json", "report.md"),
+        *("confusion_matrix_mmdet.png", "curves.csv", "froc_curves.png", "per_class.csv", "pr_curves.png"),
+        *("report.json", "report.md"),
     ]
     assert error.count("\n") == 1 and "report.json" in error
 

@@ -26,7 +26,7 @@ main = load("mm_metrics_plugin.cli").main
 from mm_metrics_plugin.cli import output
 from mm_metrics_plugin.evaluation import loading as results
 output.AFTER = {after}
-read, start, shown = results.read_detections, rich.progress.Progress.start, threading.Event()
+read, start, shown = results.read_all, rich.progress.Progress.start, threading.Event()
 def started(self):
     start(self)
     shown.set()
@@ -34,7 +34,7 @@ rich.progress.Progress.start = started
 def slowly(*arguments, **options):
     shown.wait({wait})
     return read(*arguments, **options)
-results.read_detections = slowly
+results.read_all = slowly
 sys.exit(main(["detection", "truth.json", "results.pkl", "--format", "csv", *sys.argv[1:], {more}]))
 """
 

@@ -292,7 +292,7 @@ def test_boxes_and_masks_from_one_reading_of_each_file(tmp_path, monkeypatch):
     assert merged.to_dict() == both.to_dict()
     printed = json.loads(files.printed("detection", *paths, "--iou-type", "bbox,segm", "--format", "json"))
     assert printed["iou_types"]["segm"]["average_precision"] == both.reports["segm"].to_dict()["average_precision"]
-    with pytest.raises(ResultFileError, match="iou_type must be one or several distinct types"):
+    with pytest.raises(ResultFileError, match=r"iou_type=... must be one or several distinct types"):
         evaluate_detection(*paths, iou_type=("segm", "segm"))
     with pytest.raises(ResultFileError, match="states of different IoU types cannot be merged"):
         evaluate_detection(*paths, iou_type="segm", save_state=tmp_path / "one.npz")
@@ -362,12 +362,17 @@ FOUND = {"image_id": 7, "category_id": 1, "score": 0.5, "segmentation": RLE, "ke
 @pytest.mark.parametrize(
     ("iou_type", "annotation", "detection", "message"),
     [
-        ("segm", {"segmentation": [[1, 1, 2, 2]]}, {}, "mask 0 of image 7 must have polygons of at least three points"),
+        (
+            "segm",
+            {"segmentation": [[1, 1, 2, 2]]},
+            {},
+            "number 0 must have polygons of at least three points.*in image 7",
+        ),
         (
             "segm",
             {"segmentation": {"size": [8, 9], "counts": [72]}},
             {},
-            r"mask 0 of image 7 must have the size \[9, 9\]",
+            r"'segmentation' of annotation number 0 must have the size \[9, 9\].*in image 7",
         ),
         (
             "segm",
@@ -379,21 +384,29 @@ FOUND = {"image_id": 7, "category_id": 1, "score": 0.5, "segmentation": RLE, "ke
             "segm",
             {},
             {"segmentation": {"size": [9, 9], "counts": "!"}},
-            "mask 0 of image 7 must have 'counts' in COCO's",
+            "'segmentation' of detection number 0 must have 'counts' in COCO's",
         ),
         (
             "segm",
             {},
             {"segmentation": {"size": [9, 9], "counts": "04"}},
-            "mask 0 of image 7 must have run lengths .* = 81",
+            "detection number 0 must have run lengths .* = 81",
         ),
         ("segm", {}, {"segmentation": {"size": [1 << 21, 1 << 20], "counts": [1 << 41]}}, "1 to 4294967295 pixels"),
         (
             "segm",
             {},
             {"segmentation": {"size": [9, 9], "counts": "o" * 5000}},
-            "mask 0 of image 7 must have 'counts' in",
+            "detection number 0 must have 'counts' in",
         ),
+        (
+            "segm",
+            {},
+            {"segmentation": {"size": [9, 9], "counts": [[1, 2], [3]]}},
+            r"number 0 must have 'counts' that are a string or a list of whole numbers .*3.*in image",
+        ),
+        ("segm", {}, {"segmentation": {"size": [9, 9], "counts": [1 << 40, 81]}}, "number 0 must have run lengths"),
+        ("segm", {}, {"segmentation": {"size": [9, 9]}}, "number 0 must be a COCO RLE with 'size' and 'counts'"),
         ("segm", {}, {"segmentation": None}, "no detection has 'segmentation', which iou_type='segm' needs"),
         ("segm", {"segmentation": None}, {}, "no annotation has 'segmentation', which iou_type='segm' needs"),
         (
@@ -446,6 +459,101 @@ def test_rotated_samples_that_are_invalid_are_named():
         evaluate_detection(ONE, [FOUND], iou_type="keypoints", sigmas=(0.1, 0.2))
 
 
+def two_images():
+    """Ground truth of images 7 and 8 with an object each."""
+    images = [{**ONE["images"][0], "id": number} for number in (7, 8)]
+    annotations = [{**ONE["annotations"][0], "id": number, "image_id": number} for number in (7, 8)]
+    return {**ONE, "images": images, "annotations": annotations}
+
+
+FULL = {"size": [9, 9], "counts": [0, 81]}
+BOX = np.array([[0.0, 0, 9, 9, 0.5]])
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (([BOX], [[FULL, FULL]]), "class 0 of image number 1 must have one mask per box, 1 .found 2"),
+        (([BOX], []), "the masks of image number 1 must be 1 list, one per class .found 0"),
+        (([BOX], None), "the masks of image number 1 must be 1 list, one per class .found NoneType"),
+        (([BOX], [[{"size": [9, 9], "counts": b"!"}]]), "mask 0 of image 1 must have 'counts' in COCO's"),
+        ([BOX], "image number 1 has no masks"),
+    ],
+)
+def test_invalid_masks_of_mmdet_2_are_named(image, message):
+    with pytest.raises(ResultFileError, match=message):
+        evaluate_detection(two_images(), [([BOX], [[FULL]]), image], iou_type="segm")
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ([[0.5, 0.5]], "class 0 of image number 1 must have one mask score per box, 1 .found 2"),
+        ([], "the mask scores of image number 1 must be 1 list"),
+        ([["a"]], "'mask scores' of class 0 of image number 1 must be an array of numbers"),
+    ],
+)
+def test_invalid_mask_scores_of_mmdet_2_are_named(scores, message):
+    with pytest.raises(ResultFileError, match=message):
+        evaluate_detection(two_images(), [([BOX], ([[FULL]], each)) for each in ([[0.5]], scores)], iou_type="segm")
+
+
+def test_mask_scores_of_another_length_are_named():
+    samples = [
+        {"img_id": image, "pred_instances": {"masks": [FULL], "scores": [0.5], "labels": [0], "mask_scores": scores}}
+        for image, scores in ((7, [0.5]), (8, [0.5, 0.5]))
+    ]
+    with pytest.raises(ResultFileError, match=r"'pred_instances.mask_scores' of image 8 must have shape \(1,\)"):
+        evaluate_detection(two_images(), samples, iou_type="segm")
+
+
+def test_masks_too_large_for_boundaries_are_named():
+    size = [1 << 14, 1 << 14]
+    large = {"size": size, "counts": [0, 1 << 28]}
+    truth = {**ONE, "images": [{"id": 7, "height": size[0], "width": size[1]}]}
+    truth["annotations"] = changed(ONE["annotations"], 0, segmentation=large)
+    with pytest.raises(ResultFileError, match=r"'masks' of image 7 must have bounding boxes of at most .* at index 1"):
+        evaluate_detection(
+            truth,
+            [{**FOUND, "segmentation": {"size": size, "counts": [1 << 28]}}, {**FOUND, "segmentation": large}],
+            iou_type="boundary",
+        )
+
+
+@pytest.mark.parametrize(
+    ("part", "fields", "message"),
+    [
+        ("pred_instances", {"keypoints": np.ones((17, 2))}, r"'pred_instances.keypoints' of image 8 must have shape"),
+        ("pred_instances", {"keypoint_scores": None}, "'pred_instances.keypoint_scores' of image 8 must be an array"),
+        (
+            "pred_instances",
+            {"keypoint_scores": np.full((1, 17), np.nan)},
+            "'pred_instances.keypoint_scores' of image 8 must be finite",
+        ),
+        ("pred_instances", {"bbox_scores": [np.inf]}, "'pred_instances.bbox_scores' of image 8 must be finite"),
+        ("gt_instances", {"bbox_scales": [[np.nan, 1]]}, "'gt_instances.bbox_scales' of image 8 must be finite"),
+        (
+            "gt_instances",
+            {"bbox_scales": [["a", "b"]]},
+            "'gt_instances.bbox_scales' of image 8 must be an array of num",
+        ),
+        (None, {"category_id": ["a"]}, "results: 'category_id' of image 8 must be a whole number"),
+        (None, {"category_id": {}}, "results: 'category_id' of image 8 must be a whole number"),
+    ],
+)
+def test_invalid_samples_of_mmpose_are_named(part, fields, message):
+    samples = persons([{**FOUND, "image_id": image} for image in (7, 8)])
+    changed_part = samples[1] if part is None else samples[1][part]
+    changed_part.update(fields)
+    with pytest.raises(ResultFileError, match=message):
+        evaluate_detection(two_images(), samples, iou_type="keypoints")
+
+
+def test_sigmas_of_other_shapes_than_key_points_are_refused():
+    with pytest.raises(ResultFileError, match=r"sigmas=... needs iou_type='keypoints' .found iou_type='segm'"):
+        evaluate_detection(ONE, [FOUND], iou_type="segm", sigmas=(0.1,))
+
+
 def test_detections_without_masks_are_counted():
     truth = {**ONE, "annotations": [*ONE["annotations"], {**ONE["annotations"][0], "id": 2, "segmentation": None}]}
     report = evaluate_detection(truth, [FOUND, {**FOUND, "segmentation": None}], iou_type="segm")
@@ -474,6 +582,21 @@ def test_masks_of_huge_images_take_little_memory(size):
     assert peak < 1 << 26
     assert report.matching_rules[0].columns["tp"].tolist() == [1]
     assert report.state["examples"].arrays()["shapes_outline_points"].max() == size[1]
+
+
+def test_masks_of_very_many_runs_take_little_memory():
+    """COCO's string has a character for every run; the outline is that of the box."""
+    number = 300_000
+    rle = {"size": [1, number], "counts": "111" + "0" * (number - 3)}
+    truth = {**ONE, "images": [{"id": 7, "height": 1, "width": number}]}
+    truth["annotations"] = changed(ONE["annotations"], 0, segmentation=rle)
+    tracemalloc.start()
+    report = evaluate_detection(truth, [{**FOUND, "segmentation": rle}] * 2, iou_type="segm")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 150 * number
+    assert report.matching_rules[0].columns["tp"].tolist() == [1]
+    assert report.state["examples"].arrays()["shapes_outline_lengths"].max() == 5
 
 
 def test_files_that_lack_the_shapes_say_which_type_they_hold(tmp_path):

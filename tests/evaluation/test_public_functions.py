@@ -198,7 +198,9 @@ def test_all_functions_average_over_the_given_iou_thresholds(iou_thrs, iou_thr, 
         assert found.analysis.average_precision.to_dict()["mAP"] == pytest.approx(expected, abs=1e-12)
         assert found.to_dict()["settings"]["iou_thrs"] == list(iou_thrs)
         assert f"mean over the IoU threshold{'s' * (len(iou_thrs) > 1)} {iou_thrs[0]}" in found.to_markdown()
-    comparison = compare_runs(truth, [results, results[::-1]], permutations=2, **options).to_dict()
+    report = compare_runs(truth, [results, results[::-1]], permutations=2, **options)
+    assert f"mAP: mean over the IoU threshold{'s' * (len(iou_thrs) > 1)} {iou_thrs[0]}" in report.to_markdown()
+    comparison = report.to_dict()
     compared = {row["metric"]: row for row in comparison["comparisons"][0]["overall"]}
     assert compared["mAP"]["first"] == pytest.approx(expected, abs=1e-12)
     assert comparison["settings"]["iou_thrs"] == list(iou_thrs)

@@ -223,7 +223,7 @@ def test_states_are_plain_arrays_and_reproducible(states, folder, tmp_path):
     with np.load(path, allow_pickle=False) as content:
         header = json.loads(content["header"].tobytes())
         assert all(content[name].dtype.kind in "biuf" for name in content.files)
-    assert header["schema_version"] == 6 and header["classes"] == list(CLASSES)
+    assert header["schema_version"] == 7 and header["classes"] == list(CLASSES)
     assert header["settings"]["score_thr"] == 0.3 and len(header["results"][0]["sha256"]) == 64
     assert all(entry.compress_type == zipfile.ZIP_STORED for entry in zipfile.ZipFile(path).infolist())
 
@@ -238,7 +238,7 @@ def test_states_of_coco_results_share_images(tmp_path, capsys):
         printed = files.printed("detection", path, results, "--save-state", tmp_path / f"{name}.npz")
         assert "1 image without results" in printed
     message = error_of(capsys, "merge", tmp_path / "a.npz", tmp_path / "b.npz")
-    assert "COCO results do not list images without detections" in message
+    assert "COCO results and key points of mmpose do not list images without detections" in message
 
 
 @pytest.mark.parametrize("images", [45, 42])

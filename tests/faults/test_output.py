@@ -93,7 +93,7 @@ DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 def targets(out):
     names = "report.json report.md per_class.csv confusion_matrix.csv confusion_matrix.png curves.csv curves.png "
-    names += "pr_curves.png confidence_curves.png comparison.json comparison.md differences.csv all.npz"
+    names += "pr_curves.png confidence_curves.png froc_curves.png comparison.json comparison.md differences.csv all.npz"
     return [str(out), *(str(out / name) for name in names.split())]
 
 

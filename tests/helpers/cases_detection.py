@@ -144,6 +144,28 @@ def coco_classwise(samples):
     }
 
 
+def olrp_and_froc(samples):
+    """Plain loops over the matches of pycocotools."""
+    from tests.helpers.olrp_froc_reference import FPS_PER_IMAGE, counted_detections, froc_of, olrp_of_class
+
+    rows, num_gts = counted_detections(run_coco(samples, iou_thrs=[0.5])[0])
+    per_class = np.array([olrp_of_class(rows[label], num_gts[label], 0.5) for label in range(len(CLASSES))])
+    pooled = sorted((row for own in rows.values() for row in own), key=lambda row: -row[0])
+    return {
+        **coco_reference(samples),
+        **dict(zip(("oLRP", "oLRP_Loc", "oLRP_FP", "oLRP_FN"), np.nanmean(per_class, axis=0))),
+        **{f"oLRP/{name}": value for name, value in zip(CLASSES, per_class[:, 0])},
+        **{f"oLRP_threshold/{name}": value for name, value in zip(CLASSES, per_class[:, 4])},
+        **dict(
+            zip(
+                ("FROC", *(f"sensitivity@{fps:g}" for fps in FPS_PER_IMAGE)),
+                froc_of(pooled, sum(num_gts.values()), len(samples)),
+            )
+        ),
+        **{f"FROC/{name}": froc_of(rows[c], num_gts[c], len(samples))[0] for c, name in enumerate(CLASSES)},
+    }
+
+
 def coco_intervals(samples, resamples=20, level=0.9):
     """The formulas of the intervals, with counts, matches and resampled values of pycocotools."""
     from tests.helpers.interval_reference import Ratio, count_intervals, shrunken, wilson
@@ -169,7 +191,11 @@ def coco_intervals(samples, resamples=20, level=0.9):
         draws.append(coco_precision([samples[index] for index in indices])[0])
     images = sum(bool(row.any()) for row in objects)
     number = objects.sum(axis=0)
-    several = len(samples) / (len(samples) - 1)
+    weights = (objects / number).sum(axis=1)
+    effective = weights.sum() ** 2 / (weights**2).sum()
+    alone = weights[objects.sum(axis=1) == 1].sum() / weights.sum()
+    # Resamples of few images vary too little.
+    of_class, of_mean = (1 / (1 - 1 / np.maximum(few, 2)) for few in (number**2 / (objects**2).sum(axis=0), effective))
     biases = np.zeros(values.shape)
     for threshold, row in enumerate(values):
         for label, near in enumerate(shrunken(row, number)):
@@ -181,10 +207,10 @@ def coco_intervals(samples, resamples=20, level=0.9):
         drawn = np.stack([draw[chosen].mean(axis=0) for draw in draws])
         drawn = np.where(np.isnan(drawn), value, drawn)
         near = np.array(shrunken(value, number))
-        missing = np.maximum(near * (1 - near) / number - several * drawn.var(axis=0), 0)
-        total = several * drawn.mean(axis=1).var() + missing.sum() / len(value) ** 2
-        share = near.mean() - bias
-        ends = wilson(value.mean(), share * (1 - share) / total, images - 1, level, center=value.mean() - bias)
+        missing = np.maximum(near * (1 - near) / number - of_class * drawn.var(axis=0), 0)
+        total = of_mean * drawn.mean(axis=1).var() + missing.sum() / len(value) ** 2
+        share, df = near.mean() - bias, max(1, effective * (1 + alone) - 1)
+        ends = wilson(value.mean(), share * (1 - share) / total, df, level, center=value.mean() - bias)
         result[f"{key}_low"], result[f"{key}_high"] = ends if images >= 30 else (np.nan, np.nan)
     return result
 
@@ -235,7 +261,7 @@ INVALID = (
 )
 
 
-COUNTS = dict.fromkeys(("tp*", "fp*", "fn*", "classes_averaged", "operating_threshold*"))
+COUNTS = dict.fromkeys(("tp*", "fp*", "fn*", "classes_averaged", "operating_threshold*", "oLRP_threshold*"))
 FIELDS = dict(
     samples=detections, classes=CLASSES, invalid_inputs=INVALID, rules=COUNTS, dtypes=("float32", "float64", "numpy")
 )
@@ -255,6 +281,14 @@ DETECTION_CASES = [
         partial(DetectionPRF, operating_point="f1", classwise=True),
         reference=coco_best_threshold,
         **FIELDS,
+    ),
+    MetricCase(
+        "detection-olrp-froc",
+        partial(DetectionPRF, olrp=True, froc=True, classwise=True),
+        reference=olrp_and_froc,
+        reference_tolerance=1e-6,  # IoUs of single precision
+        many=0,
+        **{**FIELDS, "rules": {**COUNTS, "oLRP*": "less"}},
     ),
     MetricCase("detection-mmdet", partial(DetectionPRF, matching="mmdet"), reference=mmdet_reference, **FIELDS),
 ]

@@ -184,7 +184,7 @@ def evaluate_share(world_size):
     from torch import distributed
 
     rank = distributed.get_rank() if world_size > 1 else 0
-    metric, seen = CirclePRF(ap=True, score_thr=0.3), {}
+    metric, seen = CirclePRF(ap=True, olrp=True, froc=True, score_thr=0.3), {}
     metric.dataset_meta = {"classes": CLASSES}
     compute = metric.compute
 

@@ -10,7 +10,9 @@ import numpy as np
 
 from mm_metrics_plugin.conventions import MATCHING_RULES
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
+from mm_metrics_plugin.functional.detection.froc import froc
 from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.functional.detection.olrp import olrp
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves, threshold_sweep
 from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
@@ -58,7 +60,8 @@ def ranking_metrics(problem):
     precise = average_precision(table)
     sizes = results_by_size(table, area_edges=_AREA_EDGES)
     curves = precision_recall_curves(table, num_points=3)
-    errors = tide_errors(match_images(batch, DetectionSettings(), num_classes=classes).table)
+    full = match_images(batch, DetectionSettings(), num_classes=classes).table
+    errors, lrp, sensitivities = tide_errors(full), olrp(full), froc(table)
     result = {
         "class/AP": np.moveaxis(precise.ap, 2, 0),
         "class/AP by size": sizes.average_precision.T,
@@ -70,6 +73,10 @@ def ranking_metrics(problem):
         "all/dAP": np.array([errors.dap_false_positives, errors.dap_false_negatives]),
         "class/errors AP": errors.average_precision_per_class,
         "class/kept by NMS": kept_by_nms(problem),
+        "class/oLRP": np.stack([lrp.per_class[name] for name in lrp.means()], axis=1),
+        "all/oLRP": np.array(list(lrp.means().values())),
+        "class/FROC": np.stack(list(sensitivities.class_values().values()), axis=1),
+        "all/FROC": np.array(list(sensitivities.values().values())),
     }
     for kind, counts in errors.counts.items():
         result[f"class/{kind}"] = counts

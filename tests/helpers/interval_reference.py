@@ -46,12 +46,39 @@ class Ratio:
         observed = sum(x * (n - x) / n for x, n in rows)
         correlation = min(max((expected - observed + 0.4) / (expected + 2), 0), 1)
         model = 1 + correlation * (sum(n * n for _, n in rows) / self.trials - 1)
-        design += 10 / (10 + images * min(self.value, 1 - self.value)) * max(model - design, 0)
+        weight = 10 / (10 + images * min(self.value, 1 - self.value))
+        self.observed_size, self.skew = self.trials / design, weight * (1 - images / self.images)
+        design += weight * max(model - design, 0)
         self.size, self.df = self.trials / design, images * (1 + alone) + 1
         self.spread = math.sqrt(robust) if 0 < hits < self.trials else 0.0
 
     def interval(self, level):
         return wilson(self.value, self.size, self.df, level, exact_ends=True)
+
+    def variance(self, near):
+        """In means and F1, at the shrunken value."""
+        variance = near * (1 - near) / self.size
+        low, high = self.interval(0.95)
+        half = max(self.value - low, high - self.value) / stats.t.ppf(0.975, self.df)
+        return variance + self.skew * max(half**2 - variance, 0)
+
+
+def jaccard_ratios(tp, fp, fn):
+    """By class, from (images, classes) counts: the Jaccard index with the excess variance of precision and recall."""
+    (precision, near_p), (recall, near_r), (jaccard, near_j) = (
+        _class_ratios(tp, trials)[:2] for trials in (tp + fp, tp + fn, tp + fp + fn)
+    )
+    for label, ratio in jaccard.items():
+        excess = 0.0
+        for parts, near, power in ((recall, near_r, 1), (precision, near_p, 2)):
+            if label in parts:
+                part, value = parts[label], near[label]
+                observed = value * (1 - value) / part.observed_size
+                slope = (part.trials / ratio.trials) ** power
+                excess += slope**2 * max(part.variance(value) - observed, 0)
+        spread = near_j[label] * (1 - near_j[label])
+        ratio.size = spread / max(spread / ratio.size, spread / ratio.observed_size + excess)
+    return jaccard, near_j
 
 
 def f1_of(jaccard):
@@ -91,33 +118,32 @@ def mean_df(ratios):
 
 
 def _class_ratios(successes, trials):
-    """Ratios of the classes that have any, their shrunken values and variances."""
+    """Ratios of the classes that have any, and their shrunken values."""
     ratios = {c: Ratio(successes[:, c], trials[:, c]) for c in range(trials.shape[1]) if trials[:, c].any()}
     values = shrunken([ratio.value for ratio in ratios.values()], [ratio.size for ratio in ratios.values()])
-    return ratios, {c: (v, v * (1 - v) / ratio.size) for (c, ratio), v in zip(ratios.items(), values)}
+    return ratios, dict(zip(ratios, values))
 
 
 def mean_interval(successes, trials, level):
     ratios, near = _class_ratios(successes, trials)
     weight = 1 / len(ratios)
-    total, df = variance_of_sum([{c: (ratio, near[c][1], weight) for c, ratio in ratios.items()}], trials.shape[1])
-    share = np.mean([value for value, _ in near.values()])
+    part = {c: (ratio, ratio.variance(near[c]), weight) for c, ratio in ratios.items()}
+    total, df = variance_of_sum([part], trials.shape[1])
+    share = np.mean(list(near.values()))
     return wilson(np.mean([ratio.value for ratio in ratios.values()]), share * (1 - share) / total, df, level)
 
 
 def mean_f1_interval(tp, fp, fn, level):
-    ratios, near = _class_ratios(tp, tp + fp + fn)
+    ratios, near = jaccard_ratios(tp, fp, fn)
     weight, part, bias = 1 / len(ratios), {}, 0.0
     for c, ratio in ratios.items():
-        share, variance = near[c]
+        share, variance = near[c], near[c] * (1 - near[c]) / ratio.size
         up, down = min(1 / max(ratio.size, 1), 1 - share), min(1 / max(ratio.size, 1), share)
         rise, fall = f1_of(share + up) - f1_of(share), f1_of(share) - f1_of(share - down)
         bias += weight * (up * fall - down * rise) / (up + down) * variance / (up * down)
-        part[c] = (ratio, variance, weight * 2 / (1 + share) ** 2)
+        part[c] = (ratio, ratio.variance(share), weight * 2 / (1 + share) ** 2)
     total, df = variance_of_sum([part], tp.shape[1])
-    value, share = (
-        np.mean([f1_of(v) for v in vs]) for vs in ([o.value for o in ratios.values()], [v for v, _ in near.values()])
-    )
+    value, share = (np.mean([f1_of(v) for v in vs]) for vs in ([o.value for o in ratios.values()], list(near.values())))
     return wilson(value, share * (1 - share) / total, df, level, center=value + bias)
 
 
@@ -125,10 +151,10 @@ def f1_of_means_interval(tp, fp, fn, level):
     parts = [_class_ratios(tp, trials) for trials in (tp + fp, tp + fn)]
     p, r = (np.mean([ratio.value for ratio in ratios.values()]) for ratios, _ in parts)
     value = 2 * p * r / (p + r) if p + r else 0.0
-    p, r = (np.mean([v for v, _ in near.values()]) for _, near in parts)
+    p, r = (np.mean(list(near.values())) for _, near in parts)
     slopes = 2 * r * r / (p + r) ** 2, 2 * p * p / (p + r) ** 2
     weighted = [
-        {c: (ratio, near[c][1], slope / len(ratios)) for c, ratio in ratios.items()}
+        {c: (ratio, ratio.variance(near[c]), slope / len(ratios)) for c, ratio in ratios.items()}
         for (ratios, near), slope in zip(parts, slopes)
     ]
     total, df = variance_of_sum(weighted, tp.shape[1])
@@ -139,7 +165,7 @@ def f1_of_means_interval(tp, fp, fn, level):
 def count_intervals(tp, fp, fn, level):
     """By name, from (images, classes) counts: the rates over all classes."""
     pooled = [part.sum(axis=1) for part in (tp, fp, fn)]
-    jaccard = Ratio(pooled[0], sum(pooled)).interval(level)
+    jaccard = jaccard_ratios(*(part[:, None] for part in pooled))[0][0].interval(level)
     return {
         "precision": mean_interval(tp, tp + fp, level),
         "recall": mean_interval(tp, tp + fn, level),

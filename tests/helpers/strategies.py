@@ -131,6 +131,8 @@ def _sample(make, seed, index, form, *, odd, rows_differ):
 
 def _with_field_of(sample, other, field):
     detector = "ignored_instances" in sample  # its images may have any number of instances
+    if detector and sample.get("ori_shape") != other.get("ori_shape"):  # masks have the size of their image
+        return sample
     if not (detector and field.endswith("instances")) and _shapes(sample[field]) != _shapes(other[field]):
         return sample
     return {**sample, field: other[field]}
@@ -142,8 +144,12 @@ def _shapes(value):
 
 def _only_crowds(sample):
     objects, crowds = sample["gt_instances"], sample["ignored_instances"]
-    both = {name: torch.cat([objects[name], crowds[name]]) for name in objects}
+    both = {name: _joined(objects[name], crowds[name]) for name in objects}
     return {**sample, "gt_instances": {name: value[:0] for name, value in both.items()}, "ignored_instances": both}
+
+
+def _joined(first, second):
+    return torch.cat([first, second]) if isinstance(first, torch.Tensor) else np.concatenate([first, second])
 
 
 def _nothing_found(sample):
@@ -156,8 +162,10 @@ def _nothing_there(sample):
 
 def _without_area(sample):
     found = sample["pred_instances"]
+    if "bboxes" not in found:
+        return sample
     boxes = found["bboxes"].clone()
-    boxes[::2, 2] = boxes[::2, 0]
+    boxes[::2, 2] = boxes[::2, 0] if boxes.shape[1] == 4 else 0  # right edges, or widths of rotated boxes
     return {**sample, "pred_instances": {**found, "bboxes": boxes}}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from mmengine.structures import InstanceData
 from mm_metrics_plugin import DetectionEvaluator, DetectionPRF
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.geometry.keypoints import COCO_SIGMAS
+from mm_metrics_plugin.functional.detection.geometry.masks import Masks
 from mm_metrics_plugin.functional.detection.geometry.rotated_boxes import RotatedBoxes
 from mm_metrics_plugin.functional.detection.keypoint_scores import SCORE_MODES
 from mm_metrics_plugin.testing import assert_same, evaluate
@@ -155,6 +157,18 @@ def test_polygons_of_mmdet_and_mask_scores():
     samples = [sample, dict(gt_instances=nothing, pred_instances=InstanceData(**nothing))]
     values = evaluate(DetectionPRF(iou_type="segm", num_classes=2, ap=True, score_thr=0.5), samples)
     assert values["det-segm/tp"] == 2 and values["det-segm/mAP"] == 1
+
+
+def test_masks_take_the_memory_of_their_rle():
+    bitmaps = np.zeros((20, 300, 400), dtype=bool)
+    for index, bitmap in enumerate(bitmaps):
+        bitmap[10 : 20 + index, 30:80] = True  # a run in each of 50 columns
+    masks = Masks.from_bitmaps(bitmaps)
+    assert sum(array.nbytes for array in masks.to_arrays().values()) == 20 * (50 * 2 * 4 + 24)
+    metric = DetectionPRF(iou_type="segm", num_classes=1, ap=True)
+    instances = dict(masks=torch.from_numpy(bitmaps), labels=torch.zeros(20, dtype=torch.int64))
+    metric.process(None, [dict(pred_instances=dict(instances, scores=torch.ones(20)), gt_instances=instances)])
+    assert len(pickle.dumps(metric.results)) < bitmaps.nbytes / 20
 
 
 def test_repeated_samples_of_a_person_count_once():

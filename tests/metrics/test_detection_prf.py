@@ -40,6 +40,45 @@ def test_keys_in_order():
     assert list(values(classwise=True)) == keys + per_class
 
 
+def test_keys_of_olrp_and_froc():
+    plain = list(values())
+    olrp = ["oLRP", "oLRP_Loc", "oLRP_FP", "oLRP_FN"]
+    froc = ["FROC", *(f"sensitivity@{fps}" for fps in ("0.125", "0.25", "0.5", "1", "2", "4", "8"))]
+    assert list(values(olrp=True)) == [*plain, *olrp] and list(values(froc=True)) == [*plain, *froc]
+    per_class = [key for key in values(olrp=True, froc=True, classwise=True) if key not in values(classwise=True)]
+    of_class = [f"{key}/{name}" for key in ("oLRP", "oLRP_threshold") for name in CLASSES]
+    assert per_class == [*olrp, *of_class, *froc, *(f"FROC/{name}" for name in CLASSES)]
+
+
+def test_olrp_and_froc_depend_neither_on_the_score_threshold_nor_on_the_matching_rule():
+    options = dict(olrp=True, froc=True, classwise=True)
+    expected = values(**options)
+    for others in (dict(score_thr=0.9), dict(matching="mmdet"), dict(max_dets=1), dict(ap=True), dict(ci=0.9)):
+        result = values(**options, **others)
+        for key in expected:
+            if key.startswith(("oLRP", "FROC", "sensitivity")):
+                assert result[key] == expected[key], (others, key)
+
+
+def test_undefined_olrp_and_froc_give_one_warning_each():
+    nothing = dict(bboxes=torch.zeros(0, 4), labels=torch.zeros(0, dtype=int))
+    sample = dict(SAMPLES[1], pred_instances=dict(nothing, scores=torch.zeros(0)))
+    detector = DetectionPRF(olrp=True, froc=True, num_classes=30)
+    detector.process(None, [sample])
+    with pytest.warns(UndefinedMetricWarning) as caught:
+        result = detector.evaluate(1)
+    assert result["det/oLRP"] == result["det/oLRP_FN"] == 1 and result["det/FROC"] == 0
+    assert np.isnan([result["det/oLRP_Loc"], result["det/oLRP_FP"]]).all()
+    messages = [str(item.message) for item in caught]
+    for key, reason in (
+        ("oLRP", "no ground truths"),
+        ("oLRP_Loc", "no true positives"),
+        ("oLRP_FP", "no true positives"),
+        ("FROC", "no ground truths"),
+    ):
+        assert len([text for text in messages if f"{key} is undefined" in text and reason in text]) == 1, key
+
+
 def test_averages():
     macro, micro, weighted = (values(average=average, classwise=True) for average in ("macro", "micro", "weighted"))
     support = [macro[f"tp/{name}"] + macro[f"fn/{name}"] for name in CLASSES]

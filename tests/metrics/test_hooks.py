@@ -35,6 +35,7 @@ from mm_metrics_plugin import (
 from mm_metrics_plugin.metrics.base import FigureSpec
 from mm_metrics_plugin.metrics.evaluation_checks import check_evaluations, check_keys
 from mm_metrics_plugin.metrics.hooks import _name_for
+from mm_metrics_plugin.render.figures import draw_figures
 from mm_metrics_plugin.testing import run_processes
 from tests.helpers.cases_detection import CLASSES, detections
 from tests.helpers.runners import Dataset, log_text, runner_for
@@ -170,6 +171,20 @@ def evaluated(metric, samples, wanted=("*",), **meta):
     specs = metric.pop_figures()
     assert metric._evaluated is None and metric.pop_figures() == []
     return values, specs
+
+
+def test_the_froc_curve_of_a_detector_has_its_values():
+    values, specs = evaluated(DetectionPRF(froc=True), images(), ("froc_curves",), classes=CLASSES)
+    (curve,) = (spec for spec in specs if spec.names == ("froc_curves",))
+    (figure,) = draw_figures(curve.result(), CLASSES)
+    (axes,) = figure.axes
+    x, y = axes.lines[0].get_data()
+    shown = np.interp([0.125, 1, 8], x, y)
+    expected = [values[f"det/sensitivity@{fps}"] for fps in ("0.125", "1", "8")]
+    assert shown == pytest.approx(expected, abs=5e-3)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [*CLASSES, "all (pooled)"]
+    others = evaluated(DetectionPRF(), images(), classes=CLASSES)[1]
+    assert others and not [spec for spec in others if "froc_curves" in spec.names]
 
 
 def test_curves_of_a_detector_at_its_threshold_are_its_values():

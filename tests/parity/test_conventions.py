@@ -222,7 +222,9 @@ def test_reports_say_which_numbers_are_comparable():
     provenance = evaluate_detection(batch, classes=CLASSES).to_dict()["provenance"]
     assert provenance["mAP"] == "the COCO leaderboard and pycocotools"
     assert provenance["precision"] == provenance["intervals"] == "this package only"
-    provenance = evaluate_detection(batch, classes=CLASSES, convention="mmdet", matching="mmdet").to_dict()["provenance"]
+    provenance = evaluate_detection(batch, classes=CLASSES, convention="mmdet", matching="mmdet").to_dict()[
+        "provenance"
+    ]
     assert provenance["mAP_50"] == "the log of mmdet's CocoMetric"
     assert provenance["recall"] == "mmdet's confusion_matrix.py"
     for own in ({"iou_thrs": (0.5,)}, {"max_dets": 300}, {"nms_iou_thr": 0.5}):

@@ -90,7 +90,7 @@ def num_classes(case):
     return len(sample["pred_score"]) if target is not None and not target.is_floating_point() else 0
 
 
-@over([case for case in CASES if num_classes(case)])
+@over([case for case in CASES if num_classes(case) and "keypoints" not in case.name])  # of one class
 def test_classes_may_be_permuted(case):
     classes = num_classes(case)
 
@@ -106,6 +106,8 @@ def ranked_keys(case):
     if getattr(metric, "num_thresholds", None) or any(thr is not None for thr in getattr(metric, "thrs", None) or ()):
         return ()
     if isinstance(metric, DetectionPRF):
+        if "scores" not in case.draw(1)[0]["pred_instances"]:
+            return ()
         return ("mAP*", "operating_[!t]*", "cross_fitted*") if metric.ap or metric.settings.operating_point else ()
     if isinstance(metric, MultiLabelPRF) and metric.topk is None:
         return ()

@@ -233,6 +233,12 @@ def test_many_classes_fit_one_screen_that_names_what_it_leaves_out(subcommand, o
     assert all(f"\n{name} " in everything for name in as_json(*arguments)["classes"])
 
 
+def test_sections_of_several_matching_rules_are_named_once_if_left_out(many_classes):
+    text = files.printed("detection", *many_classes["detection"], "--matching", "coco", "--matching", "agnostic")
+    (left_out,) = re.findall(r"^not shown: (.*); --verbose prints all$", text, re.MULTILINE)
+    assert left_out.split(", ").count("most frequent confusions") == 1
+
+
 def test_one_screen_shows_the_classes_of_the_lowest_ap_and_says_where_the_others_are(many_classes, tmp_path):
     text = files.printed("detection", *many_classes["detection"])
     rows = as_json("detection", *many_classes["detection"])["average_precision"]["per_class"]

@@ -36,10 +36,15 @@ def test_a_report_names_the_overlap(iou_type):
     expected = f"{IOU_TYPES[iou_type].description}: score threshold 0.3, {overlap} threshold 0.5"
     markdown = report.to_markdown()
     assert expected in str(report).splitlines()[:4] and f"- {expected}" in markdown.splitlines()[:8]
-    for text in (f"AP at {overlap} 0.5", f"the ten {overlap} thresholds", f"reaches {overlap} 0.5"):
+    for text in (
+        f"AP at {overlap} 0.5",
+        f"the ten {overlap} thresholds",
+        f"reaches {overlap} 0.5",
+        f"mean of 1 - {overlap} over TP",
+    ):
         assert text in markdown
     titles = " ".join(text.get_text() for figure in report.figures().values() for text in figure.texts)
-    assert titles.count(f"{overlap} >= 0.5") == 3
+    assert titles.count(f"{overlap} >= 0.5") == 4
     if overlap == "OKS":
         assert "IoU" not in markdown + titles and "mmdet" not in markdown
     assert report.to_dict()["settings"]["iou_type"] == iou_type

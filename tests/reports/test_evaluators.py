@@ -79,7 +79,8 @@ def test_the_log_of_the_metric_is_that_of_the_report(seed, average):
     predictions, targets = problem(seed)
     evaluator = DetectionEvaluator(["0", "1", "2"], score_thr=0.4)
     evaluator.update(predictions, targets)
-    metric = DetectionPRF(score_thr=0.4, num_classes=3, ap=True, classwise=True, average=average)
+    options = dict(ap=True, olrp=True, froc=True, classwise=True, average=average)
+    metric = DetectionPRF(score_thr=0.4, num_classes=3, **options)
     for found, truth in zip(predictions, targets):
         regular = ~truth["crowd"]
         parts = {

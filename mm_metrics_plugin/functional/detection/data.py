@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Iterator, Mapping, Sequence, TypeVar, Union
 import numpy as np
 import numpy.typing as npt
 
-from mm_metrics_plugin.exceptions import MetricInputError, pluralize
+from mm_metrics_plugin.exceptions import MetricInputError, pluralize, shortened
 from mm_metrics_plugin.functional._arrays import Rows, index_array, stable_order
 from mm_metrics_plugin.functional.detection.geometry import Geometry, geometry_of_settings, nms
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, first_invalid, floats
@@ -78,10 +78,13 @@ class _Instances:
                 fields.append(key)
             if key in given and not everywhere and default is not None:
                 images = [{key: np.full(len(image.get("labels", ())), default), **image} for image in images]
-        if "scores" in fields and geometry.score_field != "scores":
-            images = [{**image, "scores": image.get(geometry.score_field, image.get("scores"))} for image in images]
         name = "image {}".format if names is None else lambda index: f"image {names[index]!r}"
-        flattening = {"name": name, "prefix": cls.field_prefix, **flattening}
+        flattening = {
+            "name": name,
+            "prefix": cls.field_prefix,
+            "instead": {"scores": geometry.score_field},
+            **flattening,
+        }
         from_images = partial(geometry.from_images, **(options or {}))
         flat = flatten_instances(images, shapes or geometry.field, fields, from_images, **flattening)
         return cls(flat.image, flat.geometry, **flat.columns)  # type: ignore[call-arg]
@@ -166,7 +169,8 @@ class _Instances:
             fail("labels", row, "be whole numbers", labels[row])
         if labels.min() < 0 or labels.max() >= num_classes:
             row = int(np.argmax((labels < 0) | (labels >= num_classes)))
-            fail("labels", row, f"be between 0 and {num_classes - 1}", int(labels[row]))
+            expected = f"be between 0 and {num_classes - 1}" if num_classes else "be none, as there are no classes"
+            fail("labels", row, expected, int(labels[row]))
         precision = self.columns().get("precision")
         if precision is not None and precision.max() >= len(PRECISIONS):
             raise MetricInputError(f"'precision' must be a code below {len(PRECISIONS)} (found {int(precision.max())})")
@@ -193,7 +197,7 @@ class Detections(_Instances):
     def __post_init__(self) -> None:
         super().__post_init__()
         scores = np.asarray(self.scores)
-        object.__setattr__(self, "scores", floats(scores))
+        object.__setattr__(self, "scores", floats(scores, "scores"))
         precision = np.full(scores.shape[:1], precision_of(scores.dtype)) if self.precision is None else self.precision
         object.__setattr__(self, "precision", np.asarray(precision, dtype=np.uint8))
 
@@ -235,7 +239,7 @@ class GroundTruths(_Instances):
         super().__post_init__()
         for name in ("crowd", "ignore"):
             value = getattr(self, name)
-            column = np.zeros(len(self.image), dtype=bool) if value is None else np.asarray(value, dtype=bool)
+            column = np.zeros(len(self.image), dtype=bool) if value is None else _flags(name, value)
             object.__setattr__(self, name, column)
         if self.area is not None:
             object.__setattr__(self, "area", np.asarray(self.area, dtype=np.float64))
@@ -408,6 +412,17 @@ def _image_columns(columns: Mapping[str, npt.ArrayLike], num_images: int) -> dic
 def _sorted_by_image(rows: Any) -> Any:
     """Detections or ground truths in a stable order by image."""
     return rows.take(stable_order(rows.image)) if (rows.image[1:] < rows.image[:-1]).any() else rows
+
+
+def _flags(name: str, values: npt.ArrayLike) -> np.ndarray:
+    """Flags of ground truths as booleans; MetricInputError unless they are 0, 1 or booleans."""
+    array = np.asarray(values)
+    valid = (array == 0) | (array == 1) if array.dtype.kind in "biuf" else np.zeros(array.shape, dtype=bool)
+    if not np.all(valid):
+        index = int(np.argmin(valid))
+        found = shortened(array.reshape(-1)[index : index + 1].tolist()[0])
+        raise MetricInputError(f"'{GroundTruths.field_prefix}{name}' must be 0 or 1 (found {found} in row {index})")
+    return array.astype(bool, copy=False)
 
 
 def _whole_numbers(values: npt.ArrayLike) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -29,6 +30,7 @@ def flatten_instances(
     *,
     name: Callable[[int], str] = "image {}".format,
     prefix: str = "",
+    instead: Mapping[str, str] = MappingProxyType({}),
     to_array: ToArray = lambda value: as_array(value, "instances"),
 ) -> Instances:
     """The instances of all images.
@@ -40,6 +42,7 @@ def flatten_instances(
         geometry: The ``from_images`` of the geometry.
         name: The name of an image in messages.
         prefix: What precedes the fields in messages.
+        instead: Other fields that replace some of ``fields`` in the images that have them.
         to_array: Converts a value of a field; its exceptions mean that the value is no array of numbers.
 
     Raises:
@@ -58,19 +61,21 @@ def flatten_instances(
         made, lengths = geometry(_values(images, field), to_array)
         counts = np.array(lengths, dtype=np.int64)
         for field in fields:
-            arrays = rows_of_images(_values(images, field), (), to_array, lengths, "biuf" if field in _FLAGS else "iuf")
+            values = _values(images, field, instead.get(field, field))
+            arrays = rows_of_images(values, (), to_array, lengths, "biuf" if field in _FLAGS else "iuf")
             if field == "scores":
                 codes = np.array([score_precision(array) for array in arrays], dtype=np.uint8)
                 columns["precision"] = np.repeat(codes, counts)
             columns[field] = joined_rows(arrays)
     except InvalidValue as error:
-        raise error.named(f"{prefix}{field}", name) from None
+        other = instead.get(field, field)
+        raise error.named(f"{prefix}{other if other in images[error.index] else field}", name) from None
     return Instances(np.repeat(np.arange(len(images)), counts), made, columns)
 
 
-def _values(images: Sequence[Mapping[str, Any]], field: str) -> list[Any]:
-    """A field of every image."""
-    values = [image.get(field) for image in images]
+def _values(images: Sequence[Mapping[str, Any]], field: str, instead: str = "") -> list[Any]:
+    """A field of every image, or the one that replaces it."""
+    values = [image.get(instead, image.get(field)) for image in images]
     for index, value in enumerate(values):
         if value is None:
             raise InvalidValue(index, "be an array", "nothing")

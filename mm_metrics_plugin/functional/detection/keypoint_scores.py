@@ -53,7 +53,7 @@ def keypoint_scores(
         array([2.])
     """
     require_choice("score_mode", mode, list(SCORE_MODES))
-    boxes, joints = floats(box_scores), floats(joint_scores)
+    boxes, joints = floats(box_scores, "box_scores"), floats(joint_scores, "joint_scores")
     if not joints.size:
         joints = np.zeros((len(boxes), 1), dtype=joints.dtype)
     return SCORE_MODES[mode](boxes, joints, joint_thr)

@@ -197,7 +197,10 @@ def is_gt_column(name: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class MatchDetails:
-    """Outcomes of detections and ground truths at the score and IoU thresholds, and TIDE's error types."""
+    """Outcomes of detections and ground truths at the score and IoU thresholds, and TIDE's error types.
+
+    Detections below the score threshold are matched within their class only.
+    """
 
     det_index: np.ndarray  # (N,) int32, original position of the detection in its image
     gt_index: np.ndarray  # (N,) int32, position of the matched, else the most overlapping ground truth, or -1

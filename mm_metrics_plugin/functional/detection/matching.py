@@ -161,7 +161,7 @@ def match_images(
                 images, matches[ANALYSIS_RULE], shown, num_classes=num_classes, worst_images=worst_images
             )
         if keep == FULL:
-            details = _details(images, matches[ANALYSIS_RULE], settings)
+            details = _details(images, matches[ANALYSIS_RULE], within_class.gt, settings)
     if keep == MATRIX:
         return ImageMatches(counts, batch_counts, None, examples)
     label_dtype = np.int16 if num_classes < 1 << 15 else np.int32
@@ -186,12 +186,15 @@ def match_images(
     return ImageMatches(counts, batch_counts, table, examples)
 
 
-def _details(images: SortedImages, matches: RuleMatches, settings: DetectionSettings) -> MatchDetails:
+def _details(
+    images: SortedImages, matches: RuleMatches, own_class_gt: np.ndarray, settings: DetectionSettings
+) -> MatchDetails:
     pairs, detections, ground_truths, det_index, gt_index, _ = images
     errors = classify_errors(
         pairs, detections, ground_truths, iou_thr=settings.iou_thr, background_iou_thr=settings.background_iou_thr
     )
-    gt, overlap = _closest_gt(pairs, matches.gt, ground_truths.ignored)
+    below = matches.outcome == Outcome.BELOW_THRESHOLD
+    gt, overlap = _closest_gt(pairs, np.where(below, own_class_gt, matches.gt), ground_truths.ignored)
     gt_outcome = np.where(ground_truths.ignored, Outcome.IGNORED, Outcome.MISSED).astype(np.int8)
     for outcome in (Outcome.CONFUSION, Outcome.TP):
         gt_outcome[matches.gt[matches.outcome == outcome]] = outcome

@@ -17,7 +17,7 @@ from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_score, me
 from mm_metrics_plugin.functional.detection.cross_fitting import image_folds
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.pr_curves import RankedScores, best_threshold, ranked_rows
-from mm_metrics_plugin.functional.thresholding import threshold_text
+from mm_metrics_plugin.functional.thresholding import precision_of, round_thresholds, threshold_text
 from mm_metrics_plugin.settings import OperatingRule
 
 
@@ -90,12 +90,15 @@ class _Group(NamedTuple):
 
     def cross_fitted(self, rule: OperatingRule) -> OperatingPoint:
         """Selected on all folds but one and evaluated on that one, for each fold."""
-        thresholds, counts = [], np.zeros(2, dtype=np.int64)
+        thresholds = []
         for number, num_gts in enumerate(self.num_gts.tolist()):
             others = self.fold != number
             thresholds.append(best_threshold(self.scores.take(others).curve(int(self.num_gts.sum()) - num_gts), rule))
-            counts += self.scores.take(~others).counts_at(np.array(thresholds[-1:]))[:, 0]
-        tp, fp = counts.tolist()
+        scores, precision = self.scores.score, self.scores.precision
+        codes = precision_of(scores.dtype) if precision is None else precision
+        kept = scores >= round_thresholds(thresholds)[codes, self.fold]
+        tp = int(np.count_nonzero(kept & self.scores.is_tp))
+        fp = int(np.count_nonzero(kept)) - tp
         return self._point(float(mean_of_defined(np.array(thresholds))), tp, fp, rule)
 
     def _point(self, threshold: float, tp: int, fp: int, rule: OperatingRule) -> OperatingPoint:

@@ -28,6 +28,7 @@ from mm_metrics_plugin.functional.statistics.ratio_intervals import (
     Ratios,
     f1_of_jaccard,
     f1_of_means_interval,
+    jaccard_ratios,
     mean_f1_interval,
     mean_images,
     mean_interval,
@@ -138,6 +139,7 @@ def _count_intervals(
         ratios(counts.image, counts.label, tp, trials, groups=counts.num_classes)
         for trials in (tp + fp, tp + fn, tp + fp + fn)
     )
+    jaccard = jaccard_ratios(jaccard, precision, recall)
     per_class = {
         "precision": _proportion_intervals(precision, ci),
         "recall": _proportion_intervals(recall, ci),
@@ -160,6 +162,7 @@ def _count_intervals(
     precision, recall, jaccard = (
         ratios(images, zeros, tp, trials, groups=1) for trials in (tp + fp, tp + fn, tp + fp + fn)
     )
+    jaccard = jaccard_ratios(jaccard, precision, recall)
     micro = {"precision_micro": _proportion_intervals(precision, ci), "recall_micro": _proportion_intervals(recall, ci)}
     # In single-label classification every error is one FP and one FN, so precision, recall and F1 are equal.
     micro["f1_micro"] = micro["recall_micro"] if np.array_equal(fp, fn) else _f1_intervals(jaccard, ci)

@@ -8,6 +8,8 @@ bootstrap percentile intervals, these keep their coverage for few objects and fo
 * F1 is 2J / (1 + J) with the Jaccard index J = TP / (TP + FP + FN), so its interval is that of J, transformed.
 * The variance of a mean over classes includes the covariance of classes in the same images. For a class with few
   objects, the proportion is shrunken towards that of all classes.
+* Where few large images have successes or failures, F1 and means get the variance of the longer half of the interval of
+  precision and recall: the residuals do not show what another large image could change.
 
 docs/en/concepts/statistics.md shows the coverage, which ``python -m benchmarks coverage`` measures.
 """
@@ -27,6 +29,7 @@ _PRIOR_CORRELATION = 0.2  # of the objects of one image
 _CORRELATION_WEIGHT = 2.0  # of this prior, in expected disagreements
 _MODEL_WEIGHT = 10.0  # of the design effect of this correlation, in effective images with successes or failures
 _PRIOR_WEIGHT = 4.0  # in objects, of the proportion of all classes in the variance of one class
+_HALF_CI = 0.95  # confidence level of the half interval that a variance is computed from
 
 
 class Ratios(NamedTuple):
@@ -37,6 +40,8 @@ class Ratios(NamedTuple):
     images: np.ndarray  # (G,) number of images with trials
     effective_images: np.ndarray  # (G,) trials² / sum of squared trials of the images
     size: np.ndarray  # (G,) effective sample size: trials / design effect
+    observed_size: np.ndarray  # (G,) the same without the prior of the correlation
+    skew: np.ndarray  # (G,) from 0 to 1: images of unequal size, few of which have successes or failures
     df: np.ndarray  # (G,) degrees of freedom of the t quantile
     shrunken: np.ndarray  # (G,) the value shrunken towards that of all groups; never 0 or 1
     spread: np.ndarray  # (G,) root of the sum of squared residuals
@@ -55,10 +60,19 @@ class Ratios(NamedTuple):
         """The effective number of images of the mean over the groups."""
         return mean_images(self.image, self.group, self.entry_trials)
 
-    @property
     def variance(self) -> np.ndarray:
-        """(G,) variance of the value, at the shrunken value; 0 without trials."""
-        return np.where(self.defined, self.shrunken * (1 - self.shrunken) / self.size, 0.0)
+        """(G,) variance of the value in means and in F1, at the shrunken value; 0 without trials."""
+        from scipy.special import stdtrit  # slow to import
+
+        variance = self.shrunken * (1 - self.shrunken) / self.size
+        quantile = stdtrit(self.df, (1 + _HALF_CI) / 2)
+        half = np.abs(ratio_intervals(self, ci=_HALF_CI) - self.value).max(axis=0) / quantile
+        return np.where(self.defined, variance + self.skew * np.maximum(half**2 - variance, 0.0), 0.0)
+
+    def excess_variance(self) -> np.ndarray:
+        """(G,) by how much this exceeds the variance of the residuals."""
+        observed = self.shrunken * (1 - self.shrunken) / self.observed_size
+        return np.asarray(np.maximum(self.variance() - observed, 0.0))
 
 
 class MeanImages(NamedTuple):
@@ -117,6 +131,7 @@ def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: 
     # If few large images have successes or failures, the correlation in the other images prevails.
     weight = _MODEL_WEIGHT / (_MODEL_WEIGHT + images * np.minimum(share, 1 - share))
     correlation = _correlation(x, n, group, share * (1 - share) * (number - total()))
+    observed_size = np.where(number > 0, number / design, 1.0)
     design += weight * np.maximum(1 + correlation * (together - 1) - design, 0.0)
     size = np.where(number > 0, number / design, 1.0)
     return Ratios(
@@ -125,6 +140,8 @@ def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: 
         images=total(),
         effective_images=images,
         size=size,
+        observed_size=observed_size,
+        skew=weight * (1 - images / np.maximum(total(), 1)),
         df=images * (1 + alone) + 1,
         shrunken=shrink(value, np.where(number > 0, size, 0.0)),
         spread=np.where(varies, np.sqrt(squares), 0.0) / np.maximum(number, 1),
@@ -145,6 +162,20 @@ def _correlation(x: np.ndarray, n: np.ndarray, group: np.ndarray, expected: np.n
     observed = np.bincount(group[order], weights=disagreement[order], minlength=len(expected))
     prior = _CORRELATION_WEIGHT * _PRIOR_CORRELATION
     return np.asarray(np.clip((expected - observed + prior) / (expected + _CORRELATION_WEIGHT), 0.0, 1.0))
+
+
+def jaccard_ratios(jaccard: Ratios, precision: Ratios, recall: Ratios) -> Ratios:
+    """The Jaccard index with the excess variance of precision and of recall, if it is larger than its own.
+
+    J = TP / (TP + FP + FN): its derivative is trials / trials of J by recall, where FP are fixed, and the square of the
+    same by precision, where TP are fixed.
+    """
+    number = np.maximum(jaccard.trials, 1)
+    slopes = recall.trials / number, (precision.trials / number) ** 2
+    excess = sum(slope**2 * part.excess_variance() for slope, part in zip(slopes, (recall, precision)))
+    spread = jaccard.shrunken * (1 - jaccard.shrunken)
+    variance = np.maximum(spread / jaccard.size, spread / jaccard.observed_size + excess)
+    return jaccard._replace(size=np.where(jaccard.defined, spread / variance, jaccard.size))
 
 
 def wilson_interval(
@@ -209,7 +240,7 @@ def mean_f1_interval(jaccard: Ratios, *, ci: float) -> np.ndarray:
     weight = _mean_weights(jaccard)
     if not weight.any():
         return np.full(2, np.nan)
-    share, variance = jaccard.shrunken, jaccard.variance
+    share, variance = jaccard.shrunken, jaccard.shrunken * (1 - jaccard.shrunken) / jaccard.size
     up, down = (np.minimum(1 / np.maximum(jaccard.size, 1.0), part) for part in (1 - share, share))
     middle = f1_of_jaccard(share)
     rise, fall = f1_of_jaccard(share + up) - middle, middle - f1_of_jaccard(share - down)
@@ -255,7 +286,7 @@ def _variance(terms: Sequence[tuple[Ratios, np.ndarray]], *, minimum: float) -> 
     shared = np.zeros(num_images)
     constant, own, df = (np.zeros(len(terms[0][1])) for _ in range(3))
     for ratio, slope in terms:
-        error = slope * np.sqrt(ratio.variance)
+        error = slope * np.sqrt(ratio.variance())
         varies = ratio.spread > 0
         factor = np.where(varies, np.nan_to_num(divide(error, ratio.spread), posinf=0.0), 0.0)
         shared += np.bincount(ratio.image, weights=factor[ratio.group] * ratio.residual, minlength=num_images)

@@ -23,11 +23,12 @@ from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.geometry.rotated_boxes import RotatedBoxes
 from mm_metrics_plugin.io.class_order import LabelNames, label_names_of_dataset, leaf_datasets
-from mm_metrics_plugin.io.detection_data import SWAPPED, AnnotationSet, distinct_ids, has_swapped_corners
+from mm_metrics_plugin.io.detection_data import AnnotationSet, distinct_ids
 from mm_metrics_plugin.io.file_formats import named
 from mm_metrics_plugin.io.files import PathLike, check_is_file, read_json
 from mm_metrics_plugin.io.formats import GROUND_TRUTH, Format, ReadOptions
 from mm_metrics_plugin.io.readers.coco import read_annotations
+from mm_metrics_plugin.io.readers.shapes import SWAPPED, has_swapped_corners
 from mm_metrics_plugin.row_counts import RowCounts
 
 

@@ -19,16 +19,14 @@ from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.io.arrays import JsonRows, to_array
 from mm_metrics_plugin.io.detection_data import (
     GROUP_OF_MESSAGE,
-    SWAPPED,
     AnnotationSet,
     DetectionResults,
     distinct_ids,
-    has_swapped_corners,
     text_or_empty,
 )
 from mm_metrics_plugin.io.files import check_num_boxes
 from mm_metrics_plugin.io.formats import DETECTIONS, Format, ReadOptions, has_fields, predicted_with, rows_with
-from mm_metrics_plugin.io.readers.shapes import OTHER_FIELDS
+from mm_metrics_plugin.io.readers.shapes import OTHER_FIELDS, SWAPPED, has_swapped_corners
 from mm_metrics_plugin.row_counts import RowCounts
 
 FIELDS = {"boxes": "bboxes"}  # of mmdet, where they differ from those of geometries

@@ -12,7 +12,7 @@ import numpy as np
 
 from mm_metrics_plugin.conventions import IOU_TYPES
 from mm_metrics_plugin.exceptions import ResultFileError, pluralize
-from mm_metrics_plugin.functional._inputs import score_precision
+from mm_metrics_plugin.functional._inputs import InvalidValue, score_precision
 from mm_metrics_plugin.functional.detection.data import Detections
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.detection.instances import joined_rows, rows_of_images
@@ -92,22 +92,39 @@ def _read(content: list[Any], options: ReadOptions) -> DetectionResults:
 def _masks(per_image: list[Any], lengths: np.ndarray, options: ReadOptions) -> tuple[Any, np.ndarray | None]:
     """The masks of all images and classes, and their scores if there are any, as of Mask Scoring R-CNN."""
     has_scores = all(type(image) is tuple and len(image) == 2 for image in per_image)
-    masks = list(chain.from_iterable(image[0] for image in per_image) if has_scores else chain.from_iterable(per_image))
-    found = np.array([len(part) if isinstance(part, (list, np.ndarray)) else -1 for part in masks], dtype=np.int64)
-    if len(found) != len(lengths) or (found != lengths).any():
-        number = int(np.argmax(found != lengths)) if len(found) == len(lengths) else 0
-        image, label = divmod(number, max(len(lengths) // len(per_image), 1))
-        raise ResultFileError(
-            f"{options.source}: class {label} of image number {image} must have one mask per box, {lengths[number]} "
-            f"(found {found[number] if len(found) == len(lengths) else 'another number of classes'})"
-        )
+    masks = _by_class([image[0] for image in per_image] if has_scores else per_image, "mask", lengths, options)
     names = np.repeat(np.arange(len(masks)) * len(per_image) // max(len(masks), 1), lengths)
     shapes = geometry_of(options.iou_type).from_rle(list(chain.from_iterable(masks)), names=names.tolist())
     if not has_scores:
         return shapes, None
-    scores = list(chain.from_iterable(image[1] for image in per_image))
-    rows = rows_of_images(scores, (), to_array, lengths.tolist())
-    return shapes, joined_rows(rows)
+    scores = _by_class([image[1] for image in per_image], "mask score", lengths, options)
+    try:
+        return shapes, joined_rows(rows_of_images(scores, (), to_array, lengths.tolist()))
+    except InvalidValue as error:
+        image, label = divmod(error.index, len(lengths) // len(per_image))
+        raise error.named("mask scores", lambda _: f"class {label} of image number {image}") from None
+
+
+def _by_class(per_image: list[Any], noun: str, lengths: np.ndarray, options: ReadOptions) -> list[Any]:
+    """The lists of all images and classes, with one value per box."""
+    num_classes = len(lengths) // len(per_image)
+    for number, image in enumerate(per_image):
+        if not isinstance(image, (list, tuple)) or len(image) != num_classes:
+            found: Any = len(image) if isinstance(image, (list, tuple)) else type(image).__name__
+            raise ResultFileError(
+                f"{options.source}: the {noun}s of image number {number} must be {pluralize(num_classes, 'list')}, one "
+                f"per class (found {found})"
+            )
+    lists = list(chain.from_iterable(per_image))
+    for index, (part, length) in enumerate(zip(lists, lengths.tolist())):
+        found = len(part) if isinstance(part, list) or np.ndim(part) else type(part).__name__
+        if found != length:
+            image, label = divmod(index, num_classes)
+            raise ResultFileError(
+                f"{options.source}: class {label} of image number {image} must have one {noun} per box, {length} "
+                f"(found {found})"
+            )
+    return lists
 
 
 FORMATS = (

@@ -6,15 +6,17 @@ The annotations may be inside, as ``raw_ann_info``.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError, shortened
 from mm_metrics_plugin.functional._inputs import InvalidValue
 from mm_metrics_plugin.functional.detection.data import Detections
+from mm_metrics_plugin.functional.detection.geometry.boxes import first_invalid
 from mm_metrics_plugin.functional.detection.geometry.keypoints import KeyPoints
-from mm_metrics_plugin.functional.detection.instances import joined_rows, rows_of_images
+from mm_metrics_plugin.functional.detection.instances import flatten_instances, joined_rows, rows_of_images
 from mm_metrics_plugin.functional.detection.keypoint_scores import (
     DEFAULT_SCORE_MODE,
     OKS_NMS_THR,
@@ -60,18 +62,14 @@ class _Samples:
         options, predicted = self.options, self.predicted
         check_num_boxes(sum(map(_length, predicted)), self.source, options.file_size)
         ids, image_of_sample = numbered(self.sample_ids)
-        rows = [{**part, "labels": [0] * _length(part)} for part in predicted]
+        rows = predicted
         if all("bboxes" in part for part in predicted):
-            for row, part in zip(rows, predicted):
-                row["keypoints"] = {"keypoints": part["keypoints"], "boxes": _xywh(part["bboxes"])}
-        scores = self._scores()
-        lengths = np.array(list(map(_length, predicted)), dtype=np.int64)
-        for row, start, stop in zip(rows, np.cumsum(lengths) - lengths, np.cumsum(lengths)):
-            row["scores"] = scores[start:stop]
-        sample_rows: Detections = Detections.from_images(
+            rows = [{"keypoints": {**part, "boxes": _xywh(part["bboxes"])}} for part in predicted]
+        found = flatten_instances(
             rows,
-            geometry=KeyPoints,
-            options={"sigmas": options.sigmas},
+            "keypoints",
+            (),
+            partial(KeyPoints.from_images, sigmas=options.sigmas),
             name=self._name,
             prefix="pred_instances.",
             to_array=to_array,
@@ -79,8 +77,11 @@ class _Samples:
         categories = np.array([_category(sample) for sample in self.samples], dtype=np.int64)
         distinct, positions = np.unique(categories, return_inverse=True)
         labels = categories - 1 if options.ground_truth_inside else positions
-        detections = replace(
-            sample_rows, image=image_of_sample[sample_rows.image], labels=labels.reshape(-1)[sample_rows.image]
+        detections = Detections(
+            image_of_sample[found.image],
+            found.geometry,
+            self._scores(len(found.geometry.sigmas)),
+            labels.reshape(-1)[found.image],
         )
         detections.check(num_classes=_MAX_CATEGORY, names=ids)
         thr = OKS_NMS_THR if options.nms_iou_thr is None else options.nms_iou_thr
@@ -107,16 +108,22 @@ class _Samples:
         return f"image {self.sample_ids[number]!a}"
 
     def _column(self, values: Sequence[Any], field: str, shape: tuple[int, ...]) -> np.ndarray:
-        """A field of every sample with one row of ``shape`` per instance."""
+        """A field of every sample with one row of ``shape`` per instance, of finite numbers."""
+        lengths = list(map(_length, self.predicted))
         try:
-            return joined_rows(rows_of_images(values, shape, to_array, list(map(_length, self.predicted))))
+            if any(value is None for value in values):
+                raise InvalidValue([value is None for value in values].index(True), "be an array", "nothing")
+            rows = joined_rows(rows_of_images(values, shape, to_array, lengths))
+            invalid = first_invalid(rows)
+            if invalid is not None:
+                raise InvalidValue(int(np.repeat(np.arange(len(lengths)), lengths)[invalid[0]]), *invalid[1:])
+            return rows
         except InvalidValue as error:
             raise error.named(field, self._name) from None
 
-    def _scores(self) -> np.ndarray:
+    def _scores(self, joints: int) -> np.ndarray:
         """The scores of all instances. Boxes without a score have that of the annotated box, or 1."""
-        joints: list[Any] = [part.get("keypoint_scores") for part in self.predicted]
-        shape = next((shape[1:] for shape in map(np.shape, joints) if len(shape) == 2 and shape[0]), (0,))
+        of_joints = [part.get("keypoint_scores") for part in self.predicted]
         boxes: list[Any] = []
         for part, annotated in zip(self.predicted, self.annotated):
             value: Any = part.get("bbox_scores", annotated.get("bbox_scores"))
@@ -124,19 +131,18 @@ class _Samples:
             boxes.append(value if fits else np.ones(_length(part), dtype=np.float32))
         return keypoint_scores(
             self._column(boxes, "pred_instances.bbox_scores", ()),
-            self._column(joints, "pred_instances.keypoint_scores", shape),
+            self._column(of_joints, "pred_instances.keypoint_scores", (joints,)),
             self.options.score_mode or DEFAULT_SCORE_MODE,
         )
 
     def _areas(self, geometry: KeyPoints) -> np.ndarray:
         """The areas for NMS: those of the boxes that key points were predicted in, else around the key points."""
-        scales = [np.asarray(part.get("bbox_scales", ())) for part in self.annotated]
+        scales = [part.get("bbox_scales", ()) for part in self.annotated]
         lengths = list(map(_length, self.predicted))
-        known = [np.full(length, scale.shape == (length, 2)) for scale, length in zip(scales, lengths)]
-        areas, rows = geometry.extents(), np.concatenate(known)
-        if rows.any():
-            areas[rows] = np.concatenate([s for s, n in zip(scales, lengths) if s.shape == (n, 2)]).prod(axis=1)
-        return areas
+        known = [np.shape(scale) == (length, 2) for scale, length in zip(scales, lengths)]
+        values = [scale if fits else np.zeros((n, 2)) for scale, fits, n in zip(scales, known, lengths)]
+        areas = self._column(values, "gt_instances.bbox_scales", (2,)).prod(axis=1)
+        return np.where(np.repeat(known, lengths), areas, geometry.extents())
 
     def _ground_truth(self, firsts: Sequence[Any], ids: Sequence[Any]) -> AnnotationSet | None:
         """The annotations in ``raw_ann_info``, each once. Labels are category ids - 1."""
@@ -175,11 +181,14 @@ def _xywh(boxes: Any) -> np.ndarray:
 def _category(sample: dict[str, Any]) -> int:
     """The category id of a sample or an annotation."""
     value = sample.get("category_id", _CATEGORY)
-    different = {int(one) for one in value} if isinstance(value, (list, tuple, np.ndarray)) else {value}
-    value = different.pop() if len(different) == 1 else value if different else _CATEGORY
+    values = np.ravel(value).tolist() if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    if all(one == values[0] for one in values):
+        value = values[0] if values else _CATEGORY
     if not isinstance(value, (int, np.integer)) or not 1 <= value <= _MAX_CATEGORY:
         name = sample.get("img_id", sample.get("image_id"))
-        raise ResultFileError(f"'category_id' of image {name!a} must be a whole number from 1 on (found {value!a})")
+        raise MetricInputError(
+            f"'category_id' of image {name!a} must be a whole number from 1 on (found {shortened(value)})"
+        )
     return int(value)
 
 

@@ -6,17 +6,20 @@ Another IoU type is a class here and an entry of ``SHAPES``.
 from __future__ import annotations
 
 import warnings
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricWarning, pluralize
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
+from mm_metrics_plugin.functional.detection.geometry._coco_rle import InvalidMask
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.geometry.keypoints import BOX_AREA_FACTOR, KeyPoints, sigmas_of
 from mm_metrics_plugin.functional.detection.geometry.rotated_boxes import RotatedBoxes
 from mm_metrics_plugin.io.arrays import JsonRows
 from mm_metrics_plugin.io.formats import ReadOptions
+
+SWAPPED = "corners swapped"
 
 
 class JsonShapes:
@@ -88,14 +91,20 @@ class _MaskShapes(JsonShapes):
     field = "segmentation"
 
     def detections(self, rows: JsonRows, image_ids: Sequence[Any]) -> Any:
-        return geometry_of(self.options.iou_type).from_rle(rows.column(self.field), names=image_ids)
+        return self._made(geometry_of(self.options.iou_type).from_rle, rows)
+
+    def _made(self, make: Callable[..., Any], rows: JsonRows, *sizes: np.ndarray) -> Any:
+        """The masks of rows; errors name the row."""
+        try:
+            return make(rows.column(self.field), *sizes)
+        except InvalidMask as error:
+            raise rows.error(self.field, error.row, error.expected, error.found) from None
 
     def ground_truths(
         self, rows: JsonRows, image_ids: Sequence[Any], sizes: np.ndarray, categories: Sequence[Mapping[str, Any]]
     ) -> tuple[Any, dict[str, np.ndarray]]:
-        geometry = geometry_of(self.options.iou_type)
         sizes = np.minimum(sizes, 1 << 40).astype(np.int64)
-        return geometry.from_segmentations(rows.column(self.field), sizes, names=image_ids), {}
+        return self._made(geometry_of(self.options.iou_type).from_segmentations, rows, sizes), {}
 
 
 class _KeyPointShapes(JsonShapes):
@@ -112,7 +121,7 @@ class _KeyPointShapes(JsonShapes):
         """The number of key points, that of the first row."""
         joints, rest = divmod(_length(rows, self.field), 3)
         if rows.rows and (rest or not joints):
-            expected = "x, y and visibility or score of every key point, one after the other"
+            expected = "be x, y and visibility or score of every key point, one after the other"
             raise rows.error(self.field, 0, expected, rows.rows[0][self.field])
         return joints
 
@@ -158,3 +167,11 @@ SHAPES: Mapping[str, type[JsonShapes]] = {
     "keypoints": _KeyPointShapes,
 }
 OTHER_FIELDS = {"segmentation": "masks", "keypoints": "keypoints"}  # the field of the geometry of each field of rows
+
+
+def has_swapped_corners(geometry: Any) -> np.ndarray:
+    """Which boxes have negative width or height. Nothing can match them. Of other shapes, none."""
+    if not isinstance(geometry, Boxes):
+        return np.zeros(len(geometry), dtype=bool)
+    corners = geometry.to_format("xyxy")
+    return np.asarray((corners[:, 2] < corners[:, 0]) | (corners[:, 3] < corners[:, 1]))

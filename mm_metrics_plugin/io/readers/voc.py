@@ -14,11 +14,12 @@ from mm_metrics_plugin.exceptions import ResultFileError, listing
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io.arrays import check_unique
 from mm_metrics_plugin.io.class_order import ANNOTATIONS, CLASSES
-from mm_metrics_plugin.io.detection_data import SWAPPED, AnnotationSet, has_swapped_corners
+from mm_metrics_plugin.io.detection_data import AnnotationSet
 from mm_metrics_plugin.io.file_formats import holds
 from mm_metrics_plugin.io.files import PathLike, read_bytes
 from mm_metrics_plugin.io.formats import GROUND_TRUTH, Format, ReadOptions
 from mm_metrics_plugin.io.readers.coco import lookup
+from mm_metrics_plugin.io.readers.shapes import SWAPPED, has_swapped_corners
 from mm_metrics_plugin.row_counts import RowCounts
 
 DEEPEST = 64  # levels of XML

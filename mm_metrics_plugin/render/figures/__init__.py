@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Sequence
 from mm_metrics_plugin.functional.classification.calibration_error import CalibrationResult
 from mm_metrics_plugin.functional.classification.confusion_matrix import MatrixView
 from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves
+from mm_metrics_plugin.functional.detection.froc import FROCResult
 from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves
 from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
 from mm_metrics_plugin.render.figures.curves import (
     classification_curve_figure,
+    froc_curve_figure,
     pr_curve_figure,
     reliability_figure,
     threshold_curve_figure,
@@ -53,6 +55,11 @@ def _draw_classification(result: ClassificationCurves, classes: Sequence[str]) -
 @draw_figures.register(DetectionCurves)
 def _draw_detection(result: DetectionCurves, classes: Sequence[str]) -> list[Figure]:
     return [draw(result, classes, COLOR_THEME) for draw in (pr_curve_figure, threshold_curve_figure)]
+
+
+@draw_figures.register(FROCResult)
+def _draw_froc(result: FROCResult, classes: Sequence[str]) -> list[Figure]:
+    return [froc_curve_figure(result, classes, COLOR_THEME)]
 
 
 @draw_figures.register(CalibrationResult)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Sequence, Tuple
 
 import numpy as np
 
+from mm_metrics_plugin.functional.detection.froc import FPS_PER_IMAGE
 from mm_metrics_plugin.render.figures.confusion_matrix import DPI, as_text, check_color_theme, cjk_fallback_font
 from mm_metrics_plugin.render.tables import short_names
 from mm_metrics_plugin.settings import number_text
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from mm_metrics_plugin.functional.classification.calibration_error import CalibrationResult
     from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves
+    from mm_metrics_plugin.functional.detection.froc import FROCResult
     from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves
 
     Line = Tuple[np.ndarray, np.ndarray]  # x and y of a curve
@@ -54,7 +56,22 @@ def threshold_curve_figure(curves: DetectionCurves, classes: Sequence[str], colo
     return figure
 
 
-def _matches(curves: DetectionCurves) -> str:
+@cjk_fallback_font()
+def froc_curve_figure(froc: FROCResult, classes: Sequence[str], color_theme: str) -> Figure:
+    """Draw the FROC curves of a detector: sensitivity by false positives per image, on a logarithmic scale."""
+    fps = np.geomspace(FPS_PER_IMAGE[0], FPS_PER_IMAGE[-1], MAX_POINTS)
+    pooled, *lines = [(fps, froc.sensitivity(curve, fps)) for curve in (froc.overall, *froc.per_class)]
+    title = f"FROC curves (all detections, {_matches(froc)})"
+    panels = [("false positives per image", "sensitivity", lines, pooled)]
+    figure = _curve_figure(title, classes, color_theme, panels, overall="all (pooled)")
+    (axes,) = figure.axes
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(fps[0], fps[-1])
+    axes.set_xticks(FPS_PER_IMAGE, [number_text(value) for value in FPS_PER_IMAGE])
+    return figure
+
+
+def _matches(curves: DetectionCurves | FROCResult) -> str:
     return f"{curves.overlap_name} >= {number_text(curves.iou_thr)}"
 
 
@@ -94,10 +111,12 @@ def _curve_figure(
     classes: Sequence[str],
     color_theme: str,
     panels: Sequence[tuple[str, str, Sequence[Line], Line | None]],
+    *,
+    overall: str = "mean",
 ) -> Figure:
-    """Panels with one curve per class, and their mean; one legend for all, unless there are many classes.
+    """Panels with one curve per class, and one over all classes; one legend for all, unless there are many classes.
 
-    A panel is given by the labels of its axes, its curves and their mean.
+    A panel is given by the labels of its axes, its curves and the one over all classes, which ``overall`` names.
     """
     import matplotlib
     from matplotlib.collections import LineCollection
@@ -110,7 +129,7 @@ def _curve_figure(
     line_width, alpha = (1.1, 1.0) if named else (0.6, 0.5)
     handles = [Line2D([], [], color=color, linewidth=line_width) for color in colors] if named else []
     if panels[0][3] is not None:
-        names.append("mean")
+        names.append(overall)
         handles.append(Line2D([], [], color="black", linewidth=2.2))
     figure, all_axes = _panels(len(panels), title, names)
     for axes, (x_label, y_label, lines, mean) in zip(all_axes, panels):

@@ -15,6 +15,7 @@ from mm_metrics_plugin.render.detection import (
     frequency_lines,
     iou_thrs_text,
     max_dets_lines,
+    olrp_and_froc_sections,
     optional_sections,
     size_range,
 )
@@ -96,6 +97,7 @@ def _data(
     return {
         "labels": report.labels,
         "score_thr": report.settings.score_thr,
+        "num_images": report.counts["images"]["used"],
         "matching_rules": [_rule_data(rule, members, indices) for rule in report.matching_rules],
         **instances,
         "image_names": [names[image] for image in images.tolist()],
@@ -152,7 +154,9 @@ def _context(report: DetectionReport, thresholds: ThresholdSweep | None) -> dict
         "max_dets": [] if analysis is None else _limit_lines(analysis),
         "errors": _errors(report),
         "sizes": _sizes(report),
-        "more": [] if analysis is None else grouped_sections(optional_sections(analysis)),
+        "more": []
+        if analysis is None
+        else grouped_sections([*olrp_and_froc_sections(analysis), *optional_sections(analysis)]),
         **provenance(report, ("ground_truth", "results")),
     }
 

@@ -65,7 +65,7 @@ def batch_at(image=0, gt_image=0, num_images=1):
 
 @pytest.mark.parametrize("value", [-1, 0.5, float("nan"), float("inf"), 1e30, True, "a", None])
 def test_image_index_that_is_no_whole_number_of_at_least_0_raises(value):
-    message = rf"image' must be whole numbers of at least 0 \(found {value} in row 0\)".replace("+", r"\+")
+    message = rf"image' must be whole numbers of at least 0 \(found {value!r} in row 0\)".replace("+", r"\+")
     for sizes in ({"image": value}, {"gt_image": value}):
         with pytest.raises(MetricInputError, match=message):
             batch_at(num_images=9, **sizes)
@@ -88,6 +88,39 @@ def test_number_of_images_that_is_no_whole_number_raises(num_images):
         DetectionBatch(Detections.empty(), GroundTruths.empty(), num_images)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Detections([0], BOX, ["x"], [0]), r"'scores' must be an array of real numbers \(found \['x'\]\)"),
+        (
+            lambda: Detections([0], BOX, [0.5 + 1j], [0]),
+            r"'scores' must be an array of real numbers \(found \[\(0.5\+1j\)\]\)",
+        ),
+        (lambda: Detections([0], BOX, [None], [0]), r"'scores' must be an array of real numbers \(found \[None\]\)"),
+        (
+            lambda: Detections([0], [["x", 0, 1, 1]], [0.5], [0]),
+            r"'boxes' must be an array of real numbers \(found \[\['x',",
+        ),
+        (
+            lambda: box_iou([[0, 0, 1], [0]], BOX),
+            r"'boxes' must be an array of real numbers \(found \[\[0, 0, 1\], \[0\]\]\)",
+        ),
+        *(
+            (
+                lambda value=value: GroundTruths([0], BOX, [0], crowd=[value]),
+                rf"crowd' must be 0 or 1 \(found {value!r} in row 0\)",
+            )
+            for value in (2, -1, 0.5, float("nan"), "no", None)
+        ),
+        (lambda: GroundTruths([0, 0], BOX * 2, [0, 0], ignore=[1, 2]), r"ignore' must be 0 or 1 \(found 2 in row 1\)"),
+    ],
+)
+def test_values_that_are_no_numbers_or_flags_raise(make, message):
+    with pytest.raises(MetricInputError, match=message):
+        make()
+    assert GroundTruths([0, 0], BOX * 2, [0, 0], crowd=[0, 1.0], ignore=np.array([True, False])).ignored.all()
+
+
 def test_other_arguments_of_constructors_raise():
     batch = batch_at()
     with pytest.raises(TypeError, match="detections must be Detections"):
@@ -98,6 +131,10 @@ def test_other_arguments_of_constructors_raise():
         evaluate_detection(DetectionBatch(Detections.empty(), GroundTruths.empty(), 0))
     with pytest.raises(MetricInputError, match=r"'labels' of image 0 must be between 0 and 1 \(found 3 at index 0\)"):
         match_images(replace(batch, detections=replace(batch.detections, labels=[3])), num_classes=2)
+    with pytest.raises(
+        MetricInputError, match=r"'labels' of image 0 must be none, as there are no classes \(found 0 at"
+    ):
+        match_images(batch, num_classes=0)
     with pytest.raises(ValueError, match="keep must be one of 'matrix', 'scores', 'full'"):
         match_images(batch, num_classes=1, keep="none")
     images = dict(boxes=[BOX, [[0, 0, 1]]], scores=[[0.9]] * 2, labels=[[0]] * 2, gt_boxes=[[]] * 2, gt_labels=[[]] * 2)

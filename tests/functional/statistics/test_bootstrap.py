@@ -24,7 +24,7 @@ from mm_metrics_plugin.functional.statistics.per_image_counts import (
     per_image_counts,
 )
 from tests.helpers.detection_problems import crowded_images, everywhere, match_table
-from tests.helpers.interval_reference import Ratio, count_intervals, f1_of, shrunken, wilson
+from tests.helpers.interval_reference import Ratio, count_intervals, f1_of, jaccard_ratios, shrunken, wilson
 
 BOX = np.array([0.0, 0.0, 10.0, 10.0])
 
@@ -76,6 +76,7 @@ def test_intervals_of_counts_equal_the_formulas(seed):
         for label in range(5):
             ratio, interval = Ratio(tp[:, label], trials[:, label]), result.per_class[name].at(label)
             if name == "f1":
+                ratio = jaccard_ratios(tp, fp, fn)[0][label]
                 enough, transform = ratio.images >= 30 and ratio.effective_images >= 5, f1_of
             else:
                 enough, transform = ratio.trials >= 10 and ratio.effective_images >= 5, float

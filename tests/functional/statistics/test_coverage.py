@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import coverage
+from benchmarks import bench_coverage, coverage, equal_runs
 from mm_metrics_plugin.functional.statistics.bootstrap import bootstrap_counts
 
 PROPORTION, F1_AND_AP, AUC = (0.93, 0.985), (0.925, 0.98), (0.93, 0.985)
@@ -37,12 +37,10 @@ def test_f1_of_images_of_unequal_size(setting):
     check(coverage.f1_coverage(setting, datasets=1500), UNEQUAL)
 
 
-@pytest.mark.parametrize("sizes", coverage.UNEQUAL, ids=str)
-@pytest.mark.parametrize(("kind", "number", "images"), [("even", 5, 100), ("zipf", 10, 60)])
-def test_means_of_images_of_unequal_size(kind, number, images, sizes):
-    setting = coverage.classes(kind, number, images)._replace(sizes=sizes)
-    for actual in coverage.mean_coverage(setting, datasets=400).values():
-        check(actual, UNEQUAL, least=100)
+@pytest.mark.parametrize("setting", coverage.UNEQUAL_CLASSES, ids=lambda one: f"{one.images}-{one.shape}-{one.sizes}")
+def test_means_of_images_of_unequal_size(setting):
+    for actual in coverage.mean_coverage(setting, datasets=250).values():
+        check(actual, UNEQUAL, least=80)
 
 
 def test_proportions_of_one_object_per_image_at_every_share():
@@ -123,3 +121,27 @@ def test_auc_of_unequal_spreads(auc, spread):
 def test_mean_auc_with_classes_of_one_sample():
     shares = np.array([0.3, 0.3, 0.3, 0.05, 0.025, 0.025])
     check(coverage.macro_auc_coverage(60, shares, distance=1.5, datasets=400), (0.93, 1.0))
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+def test_benchmark_prints_its_tables(monkeypatch, capsys):
+    """``python -m benchmarks coverage``, with few datasets."""
+    quick = {
+        "proportion_coverage": {"datasets": 20},
+        "percentile_proportion_coverage": {"datasets": 2},
+        "f1_coverage": {"datasets": 20},
+        "percentile_f1_coverage": {"datasets": 2},
+        "mean_coverage": {"datasets": 2},
+        "ap_coverage": {"datasets": 2, "resamples": 2, "images": 2000},
+        "auc_coverage": {"datasets": 2},
+    }
+    for name, fewer in quick.items():
+        function = getattr(coverage, name)
+        monkeypatch.setattr(coverage, name, lambda one, call=function, fewer=fewer, **_: call(one, **fewer))
+    rates = dict.fromkeys(("precision_micro", "recall_micro", "f1_micro", "any"), 0.05)
+    monkeypatch.setattr(equal_runs, "rejection_rates", lambda *setting, **options: rates)
+    bench_coverage.main()
+    tables = [table.splitlines() for table in capsys.readouterr().out.split("\n## ")[1:]]
+    assert len(tables) == 10
+    for title, _, *rows in tables:
+        assert len(rows) > 3 and len({row.count("|") for row in rows if row}) == 1, title

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, shortened
 from mm_metrics_plugin.functional._arrays import map_in_order
 from mm_metrics_plugin.functional.detection.geometry._runs import NO_RUNS, Runs, segment_starts, segment_sums
 
@@ -51,12 +51,18 @@ def rles_of_segmentations(
     segmentations: Sequence[Any], sizes: Sequence[Any], names: Sequence[object] | None
 ) -> list[dict[str, Any]]:
     """RLE dicts of COCO's ``segmentation``; polygons are drawn."""
-    rles, plain = [], _are_plain(segmentations)
-    for row, (parts, size) in enumerate(zip(segmentations, checked_sizes(sizes, names).tolist())):
-        rle = parts if isinstance(parts, dict) else _drawn(parts, size, row, names, plain)
-        if "size" in rle and list(rle["size"]) != size:
-            fail(row, names, f"have the size {size} of its image", rle["size"])
-        rles.append(rle)
+    image_sizes = checked_sizes(sizes, names).tolist()
+    polygons: dict[int, Any] = {}
+    rles: list[Any] = []
+    for row, (parts, size) in enumerate(zip(segmentations, image_sizes)):
+        if not isinstance(parts, dict):
+            polygons[row] = parts
+        elif "size" in parts and list(parts["size"]) != size:
+            fail(row, names, f"have the size {size} of its image", parts["size"])
+        rles.append(parts)
+    if polygons:
+        for row, rle in _drawn(polygons, image_sizes, names).items():
+            rles[row] = rle
     return rles
 
 
@@ -117,8 +123,8 @@ def runs_of_counts(counts: np.ndarray, lengths: np.ndarray) -> Runs:
 class InvalidMask(MetricInputError):
     """A mask is invalid: its row, what it must be or have, and what was found."""
 
-    def __init__(self, row: int, of_image: str, expected: str, found: str) -> None:
-        super().__init__(f"mask {row}{of_image} must {expected} (found {found})")
+    def __init__(self, row: int, of_image: str, expected: str, found: object) -> None:
+        super().__init__(f"mask {row}{of_image} must {expected} (found {shortened(found)})")
         self.row, self.expected, self.found = row, expected, found
 
 
@@ -127,8 +133,7 @@ def fail(row: int, names: Sequence[object] | None, expected: str, found: object)
     of_image = ""
     if names is not None:
         of_image, row = f" of image {names[row]!r}", sum(name == names[row] for name in names[:row])
-    text = repr(found)
-    raise InvalidMask(row, of_image, expected, text if len(text) < 80 else text[:77] + "...")
+    raise InvalidMask(row, of_image, expected, found)
 
 
 def checked_sizes(sizes: Sequence[Any], names: Sequence[object] | None) -> np.ndarray:
@@ -146,7 +151,8 @@ def checked_sizes(sizes: Sequence[Any], names: Sequence[object] | None) -> np.nd
         numbers = list(size) if isinstance(size, (list, tuple, np.ndarray)) else []
         whole = len(numbers) == 2 and all(isinstance(number, (int, np.integer)) for number in numbers)
         if not whole or min(numbers) < 1 or int(numbers[0]) * int(numbers[1]) > MAX_PIXELS:
-            fail(row, names, f"have a size of height and width with 1 to {MAX_PIXELS} pixels", size)
+            found = size.tolist() if isinstance(size, np.ndarray) else size
+            fail(row, names, f"have a size of height and width with 1 to {MAX_PIXELS} pixels", found)
     raise MetricInputError(f"'sizes' must have shape (N, 2) (found {sizes!r})")
 
 
@@ -163,13 +169,14 @@ def _numbers(lists: list[Any], rows: np.ndarray, names: Sequence[object] | None)
     """The run lengths of lists, and their number."""
     arrays = []
     for row, values in zip(rows.tolist(), lists):
-        array = (
-            np.asarray(values if len(values) else np.empty(0, dtype=np.int64)) if hasattr(values, "__len__") else None
-        )
-        if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
+        try:
+            array = np.asarray(values)
+        except ValueError:  # lists of different lengths
+            array = np.empty(())
+        if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
             fail(row, names, "have 'counts' that are a string or a list of whole numbers", values)
-        arrays.append(array)
-    return np.concatenate(arrays).astype(np.int64), np.array([len(array) for array in arrays], dtype=np.int64)
+        arrays.append(array.astype(np.int64))
+    return np.concatenate(arrays), np.array([len(array) for array in arrays], dtype=np.int64)
 
 
 def _check_counts(
@@ -209,21 +216,34 @@ def _are_plain(segmentations: Sequence[Any]) -> bool:
     return bool((np.abs(xy) <= MAX_OUTLINE).all() and (around <= MAX_OUTLINE).all())  # NaN is not
 
 
-def _drawn(polygons: Any, size: list[int], row: int, names: Sequence[object] | None, plain: bool) -> dict[str, Any]:
-    """The RLE of the union of polygons."""
-    if not isinstance(polygons, (list, tuple)):
-        fail(row, names, "be a list of polygons or a COCO RLE", polygons)
-    if not polygons:
-        return {"size": size, "counts": [size[0] * size[1]]}
+def _drawn(
+    segmentations: dict[int, Any], sizes: Sequence[list[int]], names: Sequence[object] | None
+) -> dict[int, dict[str, Any]]:
+    """The RLE of the union of the polygons of each row; all polygons of one image size are drawn at once."""
     try:
         from pycocotools import mask
     except ImportError as error:
         raise ImportError("masks given as polygons need pycocotools: pip install pycocotools") from error
-    if not plain or not isinstance(polygons, list):
-        polygons = [_checked_polygon(polygon, row, names) for polygon in polygons]
-    rles: list[dict[str, Any]] = mask.frPyObjects(polygons, *size)
-    merged: dict[str, Any] = rles[0] if len(rles) == 1 else mask.merge(rles)
-    return merged
+    plain = _are_plain(list(segmentations.values()))
+    rles: dict[int, dict[str, Any]] = {}
+    by_size: dict[tuple[int, ...], tuple[list[int], list[Any]]] = {}
+    for row, polygons in segmentations.items():
+        if not isinstance(polygons, (list, tuple)):
+            fail(row, names, "be a list of polygons or a COCO RLE", polygons)
+        if not polygons:
+            rles[row] = {"size": sizes[row], "counts": [sizes[row][0] * sizes[row][1]]}
+            continue
+        if not plain or not isinstance(polygons, list):
+            polygons = [_checked_polygon(polygon, row, names) for polygon in polygons]
+        rows, listed = by_size.setdefault(tuple(sizes[row]), ([], []))
+        rows += [row] * len(polygons)
+        listed += polygons
+    for size, (rows, listed) in by_size.items():
+        parts: dict[int, list[dict[str, Any]]] = {}
+        for row, rle in zip(rows, mask.frPyObjects(listed, *size)):
+            parts.setdefault(row, []).append(rle)
+        rles.update((row, each[0] if len(each) == 1 else mask.merge(each)) for row, each in parts.items())
+    return rles
 
 
 def _checked_polygon(points: Any, row: int, names: Sequence[object] | None) -> list[float]:

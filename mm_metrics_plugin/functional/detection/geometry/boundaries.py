@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.geometry._runs import Columns, Runs, runs_of_columns, segment_starts
 from mm_metrics_plugin.functional.detection.geometry.masks import Masks
 
@@ -37,6 +36,18 @@ class Boundaries(Masks):
     """
 
     overlap_name: ClassVar[str] = "boundary IoU"
+
+    def first_invalid(self) -> tuple[int, str, object] | None:
+        """Row, expected and found value of the first mask that is invalid, or too large to be eroded."""
+        invalid = super().first_invalid()
+        if invalid is not None:
+            return invalid
+        left, top, right, bottom = self.bounding_boxes()
+        pixels = (right - left) * (bottom - top)
+        row = int(np.argmax(pixels > MAX_BOX_PIXELS)) if len(self) else 0
+        if not len(self) or pixels[row] <= MAX_BOX_PIXELS:
+            return None
+        return row, f"have bounding boxes of at most {MAX_BOX_PIXELS} pixels for boundary IoU", int(pixels[row])
 
     @cached_property
     def boundaries(self) -> Masks:
@@ -67,11 +78,6 @@ def _eroded(masks: Masks) -> Runs:
     left, top, right, bottom = (edge.astype(np.int64) for edge in masks.bounding_boxes())
     box_width, box_height = right - left, bottom - top
     thick = np.flatnonzero(np.minimum(box_width, box_height) > 2 * distance)
-    pixels = box_width[thick] * box_height[thick]
-    if (pixels > MAX_BOX_PIXELS).any():
-        raise MetricInputError(
-            f"boundary IoU needs masks with a bounding box of at most {MAX_BOX_PIXELS} pixels (found {pixels.max()})"
-        )
     # Masks of equal distance and similar height share an array, one beside the other.
     thick = thick[np.lexsort((box_height[thick], distance[thick]))]
     parts, begin = [Columns(*np.empty((4, 0), dtype=np.int64))], 0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, shortened
 from mm_metrics_plugin.functional._arrays import Rows
 from mm_metrics_plugin.functional._inputs import InvalidValue
 from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
@@ -57,7 +57,7 @@ class Boxes:
     def __init__(self, array: npt.ArrayLike, box_format: str = "xyxy") -> None:
         if box_format not in BOX_FORMATS:
             raise ValueError(f"'box_format' must be one of {BOX_FORMATS} (found {box_format!r})")
-        values = floats(array)
+        values = floats(array, self.field)
         self.array = values.reshape(0, 4) if values.size == 0 else values
         self.box_format = box_format
 
@@ -227,11 +227,17 @@ def first_invalid(array: np.ndarray) -> tuple[int, str, object] | None:
     return int(row), f"be at most {MAX_COORDINATE:g} in size" if np.isfinite(found) else "be finite", found
 
 
-def floats(values: npt.ArrayLike) -> np.ndarray:
-    """The values as float32 if it is exact, else as float64."""
-    array = np.asarray(values)
+def floats(values: npt.ArrayLike, name: str) -> np.ndarray:
+    """The values as float32 if it is exact, else as float64; MetricInputError unless they are real numbers."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of several lengths
+        array = np.empty(0, dtype=object)
     if array.dtype in (np.float32, np.float64):  # in native byte order
         return array
+    if array.dtype.kind in "cmMOSU":
+        found = shortened(values.tolist() if isinstance(values, np.ndarray) else values)
+        raise MetricInputError(f"'{name}' must be an array of real numbers (found {found})")
     narrow = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     return array.astype(np.float32 if narrow else np.float64)
 

@@ -59,14 +59,14 @@ class KeyPoints:
     prefiltered = False  # key points at a distance are similar, too
 
     def __init__(self, array: npt.ArrayLike, sigmas: Any, boxes: Any = None, skeleton: Any = ()) -> None:
-        values = floats(array)
+        values = floats(array, self.field)
         self.sigmas = np.asarray(sigmas, dtype=np.float64)
         if not values.size:
             values = np.empty((0, self.sigmas.size, 3))
         if values.ndim == 3 and values.shape[2] == 2:
             values = np.concatenate([values, np.ones_like(values[..., :1])], axis=2)
         self.array = values
-        self.boxes = _boxes_around(values) if boxes is None else floats(boxes).reshape(-1, 4)
+        self.boxes = _boxes_around(values) if boxes is None else floats(boxes, "boxes").reshape(-1, 4)
         self.skeleton = np.asarray(skeleton, dtype=np.int64).reshape(-1, 2)
 
     def _like(self, array: np.ndarray, boxes: np.ndarray) -> KeyPoints:

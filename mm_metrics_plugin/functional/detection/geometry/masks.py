@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection.data import GroundTruths
 
 _M = TypeVar("_M", bound="Masks")
-MAX_DRAWN_COLUMNS = 1 << 14  # that the runs of a mask continue into
-_BLOCK_COLUMNS = 1 << 20  # drawn at once
+MAX_DRAWN_COLUMNS = 1 << 15  # of the runs of a mask
+_BLOCK_COLUMNS = 1 << 18  # drawn at once
 
 
 class Masks:
@@ -96,7 +96,8 @@ class Masks:
                 row = error.row
                 while listed and row >= len(values[index]):
                     row, index = row - len(values[index]), index + 1
-                raise InvalidValue(index, f"be valid masks: mask {row} must {error.expected}", error.found) from None
+                expected = f"be valid masks: mask {row} must {error.expected}"
+                raise InvalidValue(index, expected, shortened(error.found)) from None
             except (TypeError, ValueError, RuntimeError, OverflowError):
                 expected = "be COCO RLE dicts or a boolean or integer array of shape (N, height, width)"
                 has_dtype = hasattr(group, "dtype")
@@ -310,15 +311,15 @@ class Masks:
         return self._of(runs_of_columns(Columns(row, expanded(first, number), top, bottom), sizes[:, 0]), sizes)
 
     def outlines(self) -> Outlines:
-        """The outer and inner contours, simplified by about a pixel; the boxes of masks that are extremely wide.
+        """The outer and inner contours, simplified by about a pixel; the boxes of masks with very many runs or columns.
 
         A run of a few bytes can be an image of 4 billion columns.
         """
         height = np.repeat(self.sizes[:, 0], self.lengths)
         start, stop = self.runs.T.astype(np.int64)
-        columns = segment_sums((stop - 1) // height - start // height, self.lengths)  # besides one for each run
+        columns = segment_sums((stop - 1) // height - start // height + 1, self.lengths)
         drawn = np.flatnonzero(columns <= MAX_DRAWN_COLUMNS)
-        blocks = np.cumsum((columns + self.lengths)[drawn]) // _BLOCK_COLUMNS
+        blocks = np.cumsum(columns[drawn]) // _BLOCK_COLUMNS
         parts = [self.take(rows) for rows in np.split(drawn, np.flatnonzero(np.diff(blocks)) + 1)]
         boxes = np.flatnonzero(columns > MAX_DRAWN_COLUMNS)
         edges = Boxes(np.stack(self.take(boxes).bounding_boxes(), axis=1)).outlines()

@@ -52,7 +52,7 @@ class RotatedBoxes:
     prefiltered = True
 
     def __init__(self, array: npt.ArrayLike) -> None:
-        values = floats(array)
+        values = floats(array, self.field)
         self.array = values.reshape(0, 5) if not values.size else values
 
     @classmethod

@@ -100,6 +100,27 @@ function classes() {
     };
   }
 
+  function frocCurve(colors) {
+    const points = curve();
+    const current = points[position()];
+    const ticks = [0.125, 0.25, 0.5, 1, 2, 4, 8];
+    return {
+      data: [
+        {
+          x: points.map((point) => point.fp / data.num_images), y: page.gaps(points.map((point) => point.recall)),
+          mode: "lines", line: { color: colors.accent, width: 2 }, customdata: texts.map(short),
+          hovertemplate: "%{x:.3f} false positives per image<br>sensitivity %{y:.3f}<br>at %{customdata}<extra></extra>",
+        },
+        page.marker(current.fp / data.num_images, current.recall, colors.ink, "circle", "slider"),
+      ],
+      layout: {
+        showlegend: false, margin,
+        xaxis: { ...axis, type: "log", title: { text: "false positives per image" }, range: [Math.log10(0.125), Math.log10(8)], tickvals: ticks, ticktext: ticks.map(String) },
+        yaxis: { ...axis, title: { text: "sensitivity" }, range: [0, 1.02] },
+      },
+    };
+  }
+
   /* --- moving the slider --- */
 
   function move() {
@@ -115,6 +136,7 @@ function classes() {
   slider.value = String(thresholds.indexOf(data.score_thr));
   move();
   const charts = [page.plot(byId("threshold-curves"), thresholdCurves), page.plot(byId("pr-curve"), prCurve)];
+  if (byId("froc-curve")) charts.push(page.plot(byId("froc-curve"), frocCurve));
   const redraw = () => charts.forEach((draw) => draw());
   page.onSlide(move, redraw);
   slider.addEventListener("change", () => page.sortAgain(table));
