@@ -24,7 +24,7 @@ def judged_classes(images: JsonRows, label_of: Mapping[Any, int], num_classes: i
         values = images.column(field)
         for index, value in enumerate(values):
             if not isinstance(value, list) or any(isinstance(key, (list, dict)) for key in value):
-                raise images.error(field, index, "a list of category ids", value)
+                raise images.error(field, index, "be a list of category ids", value)
         labels = np.array([label_of.get(key, -1) for key in chain.from_iterable(values)], dtype=np.int64)
         image = np.repeat(np.arange(len(values)), list(map(len, values)))
         column = np.zeros((len(values), num_classes), dtype=bool)
@@ -40,7 +40,7 @@ def frequencies(categories: JsonRows, label_of: Mapping[Any, int], num_classes: 
     result = [""] * num_classes
     for index, (key, value) in enumerate(zip(categories.column("id"), categories.column("frequency"))):
         if value not in FREQUENCIES:
-            raise categories.error("frequency", index, "one of " + ", ".join(map(repr, FREQUENCIES)), value)
+            raise categories.error("frequency", index, "be one of " + ", ".join(map(repr, FREQUENCIES)), value)
         if key in label_of:
             result[label_of[key]] = value
     return tuple(result)
