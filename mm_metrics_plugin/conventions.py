@@ -65,14 +65,17 @@ DEFAULT_MATCHING = ("coco", "mmdet")  # of reports: the first is printed and dra
 
 
 NO_LIMIT = 1_000_000_000  # of detections
+PER_CLASS_AND_IMAGE = "class and image"
+FREQUENCIES = ("r", "c", "f")  # of the classes of LVIS in its training set: rare, common, frequent
 
 
 @dataclass(frozen=True)
 class Convention:
     """How average precision is computed. A new convention is an entry of ``CONVENTIONS``.
 
-    One that assigns detections in a new way also needs a function in ``functional/detection/grid.py``, and one that
-    averages precision in a new way a function in ``functional/detection/average_precision.py``.
+    One that assigns detections in a new way also needs a function in ``functional/detection/grid.py``, one that
+    averages precision in a new way a function in ``functional/detection/average_precision.py``, and one with another
+    meaning of ``max_dets`` a function in ``functional/detection/federated.py``.
     """
 
     name: str
@@ -82,9 +85,11 @@ class Convention:
     iou_types: tuple[str, ...]  # that it is defined for
     iou_thrs: tuple[float, ...]  # averaged over
     area_edges: tuple[float, ...] = (32.0**2, 96.0**2)  # boundaries between the area ranges
-    max_dets: int = 100  # detections per class and image
+    max_dets: int = 100  # detections, those with the highest scores
+    max_dets_per: str = PER_CLASS_AND_IMAGE  # what they are counted in, key of ``federated.MAX_DETS_PER``
     mean_max_dets: int | None = None  # the same of mAP alone; None: max_dets
     recall_max_dets: tuple[int, ...] = ()  # fewer detections per class and image, for average recall
+    federated: bool = False  # an image is annotated for some classes only, as in LVIS
     logs_areas: bool = False  # the log has the values of the area ranges
     interpolation: str = "101"  # key of ``average_precision.INTERPOLATIONS``
     assignment: str = "best_free"  # key of ``grid.ASSIGNMENTS``
@@ -135,6 +140,12 @@ COCO = Convention(
     iou_thrs=_COCO_IOU_THRS,
     recall_max_dets=(1, 10),
 )
+_LVIS: dict[str, Any] = {
+    "iou_types": ("bbox", "segm", "boundary"),
+    "iou_thrs": _COCO_IOU_THRS,
+    "federated": True,
+    "logs_areas": True,
+}
 _VOC: dict[str, Any] = {"iou_thrs": (0.5,), "area_edges": (), "max_dets": NO_LIMIT, "assignment": "best_overlap"}
 CONVENTIONS = {
     convention.name: convention
@@ -180,6 +191,24 @@ CONVENTIONS = {
             iou_types=("rbox",),
             interpolation="11",
             **_VOC,
+        ),
+        Convention(
+            name="lvis",
+            title="LVIS",
+            description="lvis-api: of the best 300 detections per image, those of classes judged in the image",
+            comparable_with="lvis-api and the log of mmdet's LVISMetric",
+            max_dets=300,
+            max_dets_per="image",
+            **_LVIS,
+        ),
+        Convention(
+            name="lvis-fixed",
+            title="Fixed AP of LVIS",
+            description="Fixed AP: lvis-api with the best 10,000 detections per class in place of 300 per image",
+            comparable_with="Fixed AP of LVIS",
+            max_dets=10_000,
+            max_dets_per="class",
+            **_LVIS,
         ),
     )
 }

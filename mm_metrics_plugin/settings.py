@@ -12,6 +12,7 @@ from mm_metrics_plugin.conventions import (
     CONVENTIONS,
     DEFAULT_CONVENTION,
     DEFAULT_IOU_TYPE,
+    FREQUENCIES,
     IOU_TYPES,
     MATCHING_RULES,
     OWN,
@@ -110,16 +111,19 @@ class DetectionSettings:
         nms_iou_thr: IoU threshold of non-maximum suppression within each class, applied first. None disables it.
         matching: Matching rules of the confusion matrices.
         convention: Convention of average precision: ``'coco'`` (pycocotools), ``'mmdet'`` (mmdet's ``CocoMetric``),
-            ``'voc07'`` or ``'voc12'`` (mmdet's ``VOCMetric``), or ``'dota'`` (mmrotate's ``DOTAMetric``). It gives the
-            defaults of ``iou_thrs``, ``area_edges``, ``max_dets`` and ``recall_max_dets``.
+            ``'voc07'`` or ``'voc12'`` (mmdet's ``VOCMetric``), ``'dota'`` (mmrotate's ``DOTAMetric``), ``'lvis'``
+            (lvis-api) or ``'lvis-fixed'`` (its Fixed AP). It gives the defaults of ``iou_thrs``, ``area_edges``,
+            ``max_dets`` and ``recall_max_dets``.
         iou_thrs: IoU thresholds of average precision.
         area_edges: Boundaries between the area ranges of the results by object size.
         background_iou_thr: TIDE's background threshold: detections that overlap no more are background errors.
         area_ranges: Named area ranges instead of ``area_edges``, also for average precision: a dict such as
             ``{"tiny": (0, 400)}``, or names with the lowest and highest area.
         max_dets: Maximum number of detections per class and image for average precision only. Of COCO 100, and 20 of
-            key points.
+            key points. Of LVIS, 300 per image; of Fixed AP, 10,000 per class.
         recall_max_dets: Smaller numbers of detections per class and image, for average recall.
+        frequency: The frequency of each class, ``'r'`` (rare), ``'c'`` (common) or ``'f'`` (frequent), in LVIS, whose
+            mean AP is also given. None: that of the LVIS annotation file, with ``convention='lvis'``.
         matrix_only: Compute the confusion matrices only.
         operating_point: Rule that selects the best score threshold, such as ``'f1'``. None disables it.
         olrp: Compute oLRP.
@@ -147,6 +151,7 @@ class DetectionSettings:
     area_ranges: tuple[AreaRange, ...] = ()
     max_dets: int = None  # type: ignore[assignment]
     recall_max_dets: tuple[int, ...] = None  # type: ignore[assignment]
+    frequency: tuple[str, ...] | None = None
     matrix_only: bool = False
     operating_point: str | None = None
     olrp: bool = True
@@ -193,6 +198,13 @@ class DetectionSettings:
         numbers = tuple(require_int("recall_max_dets", number, low=1) for number in self.recall_max_dets)
         require(list(numbers) == sorted(set(numbers)), f"recall_max_dets must be ascending (found {list(numbers)})")
         self._set("recall_max_dets", numbers)
+        if self.frequency is not None:
+            self._set("frequency", tuple(self.frequency))
+            require(
+                all(value in (*FREQUENCIES, "") for value in self.frequency),
+                f"frequency must be {', '.join(map(repr, FREQUENCIES))} or '' of each class "
+                f"(found {shortened(self.frequency)})",
+            )
         self._set("resamples", require_int("resamples", self.resamples, low=1, high=MAX_RESAMPLES))
         self._set("seed", require_int("seed", self.seed, low=0))
         require(0 < self.iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {number_text(self.iou_thr)})")
@@ -261,16 +273,23 @@ class DetectionSettings:
         """The area ranges of the results by object size: all areas, then those of the edges or ``area_ranges``."""
         return self.ap_ranges if self.area_ranges else area_ranges(self.area_edges)
 
+    def with_frequency(self, frequency: tuple[str, ...] | None) -> DetectionSettings:
+        """The settings with the frequency of the classes that the ground truth names, if the convention uses it."""
+        used = self.frequency is None and self.ap_convention.federated
+        return replace(self, frequency=frequency) if used else self
+
     def truncation_message(self, most_detections: int) -> str:
-        """A message if some class has more detections in an image than average precision uses, else an empty string."""
+        """A message if there are more detections, by default of a class in an image, than average precision uses."""
         if most_detections <= self.mean_max_dets:
             return ""
-        of_all = f"of up to {most_detections} detections per class and image (max_dets={self.max_dets})"
+        per = self.ap_convention.max_dets_per
+        of_all = f"of up to {most_detections} detections per {per} (max_dets={self.max_dets})"
         if self.mean_max_dets < self.max_dets:
             others = f"the others the best {self.max_dets}, as {self.ap_convention.title} does"
             return f"mAP uses the best {self.mean_max_dets} {of_all}, {others}"
-        as_coco = ", as COCO does" if self.max_dets == COCO_MAX_DETS else ""
-        return f"AP uses the best {self.max_dets} {of_all}{as_coco}"
+        is_default = self.max_dets == self.ap_convention.max_dets
+        reason = f", as {self.ap_convention.title} does" if is_default else ""
+        return f"AP uses the best {self.max_dets} {of_all}{reason}"
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain Python values."""

@@ -16,7 +16,7 @@ import pytest
 
 STACK = (
     *("mmcv", "mmdet", "mmengine", "mmpose", "mmpretrain", "mmseg", "torch"),
-    *("faster_coco_eval", "hotcoco", "shapely", "supervision", "tidecv", "torchmetrics"),
+    *("faster_coco_eval", "hotcoco", "lvis", "shapely", "supervision", "tidecv", "torchmetrics"),
 )
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = (str(ROOT / "tests"), str(ROOT / "benchmarks"))  # tests use inputs of the benchmarks

@@ -38,6 +38,7 @@ class JoinedImages:
     class_order: str = LABELS  # that of the ground truth, or 'labels' if the classes have no names
     joined_by: str = IMAGE_ID
     image_sizes: np.ndarray | None = None  # (images, 2) height and width, 0 if unknown
+    frequency: tuple[str, ...] | None = None  # of the classes of LVIS
 
     @property
     def missing_images(self) -> int:
@@ -95,6 +96,7 @@ def join(
         without_results=missing,
         class_order=ground_truth.class_order or (CLASSES if classes else LABELS),
         joined_by=_joined_by(results),
+        frequency=ground_truth.frequency,
     )
 
 

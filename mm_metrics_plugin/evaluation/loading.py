@@ -360,7 +360,8 @@ class _Loader:
         self, joined: JoinedImages, entries: Sequence[Entry], ground_truth: AnnotationSet, entry: Entry
     ) -> DetectionEvaluator:
         joined = in_image_order(joined)  # the order breaks ties of scores and of examples
-        evaluator = DetectionEvaluator(joined.classes, self.settings, worst_images=self.worst_images)
+        settings = self.settings.with_frequency(joined.frequency)
+        evaluator = DetectionEvaluator(joined.classes, settings, worst_images=self.worst_images)
         evaluator.provenance = Provenance(
             detections=joined.detections,
             missing_images=joined.missing_images,

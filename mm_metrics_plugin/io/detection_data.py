@@ -39,6 +39,7 @@ class AnnotationSet:
             can be joined by position.
         image_folders: The image folders of a config. ``image_names`` are then paths.
         image_columns: Columns of ``DetectionBatch.image_columns``, such as the group of each image.
+        frequency: The frequency of each class, which LVIS annotations have.
         libraries: The modules that read it.
         sha256: Of an annotation file or the files of a folder; None of a config and of objects in memory.
         image_set_sha256: Of the list of the test set, if one was given.
@@ -58,6 +59,7 @@ class AnnotationSet:
     images_ordered: bool = True
     image_folders: tuple[str, ...] = ()
     image_columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    frequency: tuple[str, ...] | None = None
     libraries: tuple[str, ...] = ()
     sha256: str | None = None
     image_set_sha256: str | None = None

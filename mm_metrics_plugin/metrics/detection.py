@@ -60,8 +60,9 @@ class DetectionPRF(StreamingMetric):
     - ``tp``, ``fp``, ``fn``: counts.
     - ``classes_averaged``: number of classes with an F1.
     - ``mAP``, ``mAP_50``, ``mAP_75``: average precision, with ``ap``; the last two if ``iou_thrs`` has 0.5 and 0.75.
-    - ``mAP_s``, ``mAP_m``, ``mAP_l``: the same of small, medium and large objects, with ``convention='mmdet'``; of
-      ``area_ranges``, ``mAP_<name>``.
+    - ``mAP_s``, ``mAP_m``, ``mAP_l``: the same of small, medium and large objects, with ``convention='mmdet'`` or
+      ``'lvis'``; of ``area_ranges``, ``mAP_<name>``.
+    - ``mAP_r``, ``mAP_c``, ``mAP_f``: the same of rare, common and frequent classes, with ``convention='lvis'``.
     - ``AR@100``, ``AR_s@100``: average recall of at most so many detections per class and image, with
       ``recall_max_dets``.
     - ``f1/<class>``, ``precision/<class>``, ``recall/<class>``, ``tp/<class>``, ``fp/<class>``, ``fn/<class>``,
@@ -102,7 +103,9 @@ class DetectionPRF(StreamingMetric):
         convention: How AP is computed: ``'coco'`` (pycocotools), ``'mmdet'`` (the numbers of mmdet's ``CocoMetric``,
             which uses 100 detections for ``bbox_mAP`` and 1000 for everything else; its values per class are
             ``AP@1000/<class>``), ``'voc07'`` or ``'voc12'`` (mmdet's ``VOCMetric`` with 11 points or the area under the
-            curve), or ``'dota'`` (mmrotate's ``DOTAMetric``). Precision, recall and F1 do not depend on it.
+            curve), ``'dota'`` (mmrotate's ``DOTAMetric``), ``'lvis'`` (lvis-api, 300 detections per image) or
+            ``'lvis-fixed'`` (its Fixed AP, 10,000 detections per class), both of which need ``ann_file``. Precision,
+            recall and F1 do not depend on it.
         iou_thrs: IoU thresholds of AP; by default those of the convention.
         area_ranges: Named areas in square pixels, such as ``dict(tiny=(0, 400))``, whose AP is a key of its own; by
             default those of the convention.
@@ -118,7 +121,8 @@ class DetectionPRF(StreamingMetric):
             in the order of its categories, regardless of the order of ``metainfo['classes']``. With ``ann_file``
             classes are named in this order, with a warning if ``metainfo`` has another one. Key points: the ground
             truth is that of this file, all of its images, as in mmpose's ``CocoMetric``. The samples have only objects
-            with key points, and none with a ``bbox_file``.
+            with key points, and none with a ``bbox_file``. ``convention='lvis'``: the ground truth is that of this
+            file, in the images of the samples.
         iou_type: ``'bbox'``, ``'segm'`` (masks), ``'boundary'`` (masks by boundary IoU), ``'rbox'`` (rotated boxes of
             mmrotate) or ``'keypoints'`` (of mmpose; OKS).
         sigmas: Standard deviation of each key point relative to the size of the object; by default those of the
@@ -296,8 +300,8 @@ class DetectionPRF(StreamingMetric):
         if analysis is None:
             return
         if self.ap:
-            if analysis.most_detections > self.settings.max_dets:
-                self.warn_once("max_dets", self.settings.truncation_message(analysis.most_detections))
+            for number, message in enumerate(analysis.limit_messages):
+                self.warn_once(f"max_dets {number}", message)
             per_class = analysis.average_precision.per_class
             self.warn_undefined_classes("AP", "the class has no ground truths", names, per_class, skip=True)
         if analysis.olrp is not None:

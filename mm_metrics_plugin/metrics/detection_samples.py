@@ -18,6 +18,7 @@ from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.geometry.masks import Masks
 from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
 from mm_metrics_plugin.io.detection_data import GROUP_OF_MESSAGE
+from mm_metrics_plugin.metrics.annotation_file import AnnotationFile
 from mm_metrics_plugin.metrics.runner_log import warn
 from mm_metrics_plugin.metrics.sample_fields import (
     Sample,
@@ -45,7 +46,9 @@ def sample_field(geometry: type[Any]) -> str:
     return str(_SAMPLE_FIELDS.get(geometry.field, geometry.field))
 
 
-def read_images(samples: Samples, name: SampleName, geometry: type[Any] = Boxes) -> DetectionBatch:
+def read_images(
+    samples: Samples, name: SampleName, geometry: type[Any] = Boxes, *, with_targets: bool = True
+) -> DetectionBatch:
     """The detections and ground truths of a batch of images.
 
     Boxes, scores and labels are fetched from the device in one copy. Masks are converted to runs image by image.
@@ -57,6 +60,7 @@ def read_images(samples: Samples, name: SampleName, geometry: type[Any] = Boxes)
             of mmdet.
         name: The names of the samples in messages.
         geometry: The class of the shapes.
+        with_targets: Also read the ground truth.
 
     Raises:
         MetricInputError: A field is missing, its shape does not fit, or a mask does not have the size of its image.
@@ -64,7 +68,9 @@ def read_images(samples: Samples, name: SampleName, geometry: type[Any] = Boxes)
     shapes, everywhere = sample_field(geometry), list(range(len(samples)))
     ignored = [sample.get("ignored_instances") or {} for sample in samples]
     with_ignored = [index for index, part in enumerate(ignored) if shapes in part or "labels" in part]
-    rows = {"pred_instances": everywhere, "gt_instances": everywhere, "ignored_instances": with_ignored}
+    rows = {"pred_instances": everywhere}
+    if with_targets:
+        rows.update(gt_instances=everywhere, ignored_instances=with_ignored)
     columns = {part: _field_values(samples, part, indices, geometry, name) for part, indices in rows.items()}
     fetched = [column for fields in columns.values() for field, column in fields.items() if field != _MASKS]
     arrays = iter(to_host([value for column in fetched for value in column]))
@@ -89,10 +95,13 @@ def read_images(samples: Samples, name: SampleName, geometry: type[Any] = Boxes)
             _check_sizes(read, samples, part, name)
         return read
 
+    dets = instances(Detections, "pred_instances")
+    if not with_targets:
+        return DetectionBatch(dets, GroundTruths.empty(dets.geometry.empty()), len(samples))
     gts = instances(GroundTruths, "gt_instances")
     if with_ignored:
         gts = GroundTruths.concatenate([gts, instances(GroundTruths, "ignored_instances").as_crowd()])
-    return DetectionBatch(instances(Detections, "pred_instances"), gts, len(samples))
+    return DetectionBatch(dets, gts, len(samples))
 
 
 def _field_values(
@@ -147,7 +156,8 @@ class ImageReader:
 
     Args:
         settings: What is matched.
-        ann_file: The COCO annotation file of the dataset, which numbers the labels.
+        ann_file: The COCO annotation file of the dataset, which numbers the labels. A federated convention takes the
+            ground truth from it.
         score_mode: None; key points have one.
     """
 
@@ -159,11 +169,20 @@ class ImageReader:
             require(value is None or option in self.own_options, f"{option} needs iou_type='keypoints'")
         self.settings, self.ann_file = settings, ann_file
         self.geometry = geometry_of_settings(settings)[0]
+        self._federated = settings.ap_convention.federated
+        require(
+            ann_file is not None or not self._federated,
+            f"convention={settings.convention!r} needs ann_file=..., an LVIS annotation file: the samples of mmdet's "
+            "LVISV1Dataset do not say which classes are judged in an image",
+        )
+        self._files: dict[tuple[str, ...], AnnotationFile] = {}  # by class names
         self._resize_check = ResizeCheck()
 
     @property
     def target_fields(self) -> tuple[str, ...]:
         """The ground-truth fields that every sample must have."""
+        if self._federated:
+            return ()
         return f"gt_instances.{sample_field(self.geometry)}", "gt_instances.labels"
 
     def check_targets(self, samples: Samples, name: SampleName) -> None:
@@ -178,7 +197,17 @@ class ImageReader:
 
     def state(self, num_classes: int, dataset_meta: Any, keep: str) -> State:
         """A state without samples."""
-        return DetectionState(num_classes, self.settings, keep=keep)
+        settings = self.settings
+        if self._federated:
+            settings = settings.with_frequency(self._annotation_file(dataset_meta).frequency)
+        return DetectionState(num_classes, settings, keep=keep)
+
+    def _annotation_file(self, dataset_meta: Any) -> AnnotationFile:
+        """The annotation file, read with the classes of the dataset."""
+        names = tuple((dataset_meta or {}).get("classes") or ())
+        if names not in self._files:
+            self._files = {names: AnnotationFile(str(self.ann_file), self.settings.iou_type, names)}
+        return self._files[names]
 
     def read(
         self,
@@ -190,7 +219,10 @@ class ImageReader:
         once: WarnOnce,
     ) -> Batch:
         """The instances of a batch of samples with these positions in the dataset."""
-        batch = read_images(samples, name, self.geometry)
+        batch = read_images(samples, name, self.geometry, with_targets=not self._federated)
+        if self._federated:
+            gts, columns = self._annotation_file(dataset_meta).of_samples(samples, name)
+            batch = DetectionBatch(batch.detections, gts, len(samples), columns)
         groups = _group_of(samples, batch)
         if groups.any():
             gts = batch.ground_truths

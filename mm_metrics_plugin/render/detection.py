@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.conventions import ANALYSIS_RULE, IOU_TYPES, NO_LIMIT
+from mm_metrics_plugin.conventions import ANALYSIS_RULE, FREQUENCIES, IOU_TYPES, NO_LIMIT, PER_CLASS_AND_IMAGE
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.detection.froc import FROC_NAMES
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
@@ -160,7 +160,7 @@ def _rule_section(report: DetectionReport, rule: RuleReport, text: TextOptions |
                 f"ignored: {pluralize(ignored, regions)}, and detections that match only {regions}s ({matched:,})"
             )
         if "AP" in columns and analysis is not None:
-            notes += max_dets_lines(analysis.settings, analysis.most_detections)
+            notes += [*max_dets_lines(analysis.settings, analysis.most_detections), *frequency_lines(analysis)]
     title = f"{name}: {rule.rule.description}"
     return Section(title, table=class_table(columns), means=means, notes=notes, order=order, headline=True)
 
@@ -189,6 +189,13 @@ def _false_positive_lines(overlap: str) -> list[str]:
     ]
 
 
+_NONE_HAS_MORE = {
+    PER_CLASS_AND_IMAGE: "no class has more in any image",
+    "image": "no image has more",
+    "class": "no class has more",
+}
+
+
 def max_dets_lines(settings: DetectionSettings, most: int) -> list[str]:
     """Which detections average precision uses."""
     message = settings.truncation_message(most)
@@ -196,8 +203,19 @@ def max_dets_lines(settings: DetectionSettings, most: int) -> list[str]:
         return [f"{message}; all other numbers use all detections"]
     if settings.max_dets >= NO_LIMIT:
         return ["AP uses all detections"]
-    limit = settings.mean_max_dets
-    return [f"AP uses at most {limit} detections per class and image (max_dets); no class has more in any image"]
+    limit, per = settings.mean_max_dets, settings.ap_convention.max_dets_per
+    return [f"AP uses at most {limit} detections per {per} (max_dets); {_NONE_HAS_MORE[per]}"]
+
+
+def frequency_lines(analysis: DetectionAnalysis) -> list[str]:
+    """The mean average precision of rare, common and frequent classes, if their frequency is known."""
+    frequency = analysis.settings.frequency
+    if frequency is None:
+        return []
+    values = analysis.average_precision.to_dict()
+    words = zip(FREQUENCIES, ("rare", "common", "frequent"))
+    texts = [f"mAP_{key} {values[f'mAP_{key}']:.4f} ({frequency.count(key)} {word} classes)" for key, word in words]
+    return [", ".join(texts)]
 
 
 def iou_thrs_text(iou_thrs: Sequence[float], overlap: str) -> str:
@@ -218,6 +236,7 @@ def _average_precision(analysis: DetectionAnalysis) -> Section:
     lines = [
         f"AP: mean over {thresholds}; convention {convention.name}: the numbers of {convention.description}",
         *max_dets_lines(analysis.settings, analysis.most_detections),
+        *frequency_lines(analysis),
     ]
     return Section(f"Average precision ({convention.title})", lines, (header, rows))
 

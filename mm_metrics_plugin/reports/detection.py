@@ -130,8 +130,8 @@ class DetectionReport(Report):
         if analysis is not None:
             for name in ("intervals", "points", "errors", "average_precision", "curves", "sizes", "olrp", "froc"):
                 getattr(analysis, name)
-            if analysis.most_detections > self.settings.max_dets:
-                warnings.warn(self.settings.truncation_message(analysis.most_detections), MetricWarning)
+            for message in analysis.limit_messages:
+                warnings.warn(message, MetricWarning)
         if 0 < counted["detections"] == counted["detections_below_threshold"]:
             warn_unreached("detection", self.settings.score_thr, None if analysis is None else analysis.table.score)
         for finding in self.diagnosis:

@@ -11,6 +11,7 @@ import numpy as np
 from mm_metrics_plugin.functional._arrays import unique_names
 from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision, average_precision
 from mm_metrics_plugin.functional.detection.cross_fitting import num_folds
+from mm_metrics_plugin.functional.detection.federated import limited_model_message
 from mm_metrics_plugin.functional.detection.froc import FROCResult, froc
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
@@ -59,8 +60,15 @@ class DetectionAnalysis:
 
     @cached_property
     def most_detections(self) -> int:
-        """Maximum number of detections of one class in one image."""
+        """Maximum number of detections in what ``max_dets`` limits: by default, of one class in one image."""
         return self.table.most_detections
+
+    @property
+    def limit_messages(self) -> list[str]:
+        """Messages if a limit of the detections, of the convention or of the model, may lower average precision."""
+        drops_some = self.most_detections > self.settings.max_dets
+        truncated = self.settings.truncation_message(self.most_detections) if drops_some else ""
+        return [message for message in (truncated, limited_model_message(self.table)) if message]
 
     @cached_property
     def average_precision(self) -> AveragePrecision:
@@ -161,12 +169,13 @@ class DetectionAnalysis:
             counts = {name: count.tolist() for name, count in (self.errors_at_threshold or {}).items()}
             at_score_thr = {"score_thr": self.score_thr, "totals": self.error_totals, "counts": counts}
             errors = {**self.errors.to_dict(), "at_score_thr": at_score_thr}
+        limited = self.settings.ap_convention.max_dets_per.replace(" ", "_")
         return {
             "average_precision": {
                 "convention": self.settings.convention,
                 **self.average_precision.to_dict(),
                 "max_dets": self.max_dets,
-                "most_detections_per_class_and_image": self.most_detections,
+                f"most_detections_per_{limited}": self.most_detections,
                 "per_class": records(self.ap_columns()),
             },
             "sizes": self.sizes.to_dict(),

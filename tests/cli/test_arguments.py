@@ -144,7 +144,7 @@ def test_results_without_classes_are_refused(tmp_path, capsys):
 # --- flags and settings -----------------------------------------------------------------------------------------------
 
 # Fields that only Python sets.
-WITHOUT_FLAG = {"background_iou_thr", "iou_thrs", "area_ranges", "recall_max_dets", "olrp", "froc"}
+WITHOUT_FLAG = {"background_iou_thr", "frequency", "iou_thrs", "area_ranges", "recall_max_dets", "olrp", "froc"}
 GIVEN = {
     "iou_type": ("segm", "segm"),
     "sigmas": ("0.1,0.2", (0.1, 0.2)),

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.conventions import NO_LIMIT
+from mm_metrics_plugin.conventions import FREQUENCIES, NO_LIMIT
 from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined
+from mm_metrics_plugin.functional.detection.federated import not_exhaustive
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.settings import DetectionSettings
 
@@ -115,12 +116,15 @@ class APCurves:
         iou_thrs: Sequence[float] | None = None,
         mean_max_dets: int | None = None,
     ) -> None:
-        order, self._rank = table.ranked
+        order, self._rank = table.ap_ranked
         if table.most_detections > max_dets:
             used = np.flatnonzero(self._rank < max_dets)
             order, self._rank = order[used], self._rank[used]
         *det_bits, self._gt_valid = table.ap_bits
         matched, ignored = (table.grid.of_range(bits, area)[order] for bits in det_bits)
+        if table.settings.ap_convention.federated:
+            rows = np.flatnonzero(not_exhaustive(table, order))
+            ignored[rows] |= ~matched[rows]
         self.table, self.area = table, area
         self._interpolation = table.settings.ap_convention.interpolation
         self.iou_thrs = table.settings.iou_thrs if iou_thrs is None else tuple(float(value) for value in iou_thrs)
@@ -315,6 +319,7 @@ class AveragePrecision:
     num_gts: np.ndarray  # (areas, classes) number of ground truths
     mean_max_dets: int  # the maximum number of mAP and of AP per class
     mean_ap: np.ndarray  # (thresholds, classes) their average precision
+    frequency: tuple[str, ...] | None = None  # (classes,) some of ``FREQUENCIES``, which have means of their own
 
     @classmethod
     def undefined(cls, settings: DetectionSettings, num_classes: int) -> AveragePrecision:
@@ -332,6 +337,7 @@ class AveragePrecision:
             num_gts=np.zeros((len(areas), num_classes), dtype=np.int64),
             mean_max_dets=settings.mean_max_dets,
             mean_ap=values[0],
+            frequency=settings.frequency,
         )
 
     @property
@@ -356,6 +362,8 @@ class AveragePrecision:
         values = {f"m{name}": value for name, value in self.by_name.items()}
         for index, name in ranges:
             values[f"mAP_{_SHORT.get(name, name)}"] = self.ap[index].mean(axis=0)
+        for letter in FREQUENCIES if self.frequency else ():
+            values[f"mAP_{letter}"] = self.per_class[np.array(self.frequency) == letter]
         for index, number in enumerate(self.max_dets):
             values[f"AR@{limit_text(number)}"] = self.recall[0, index].mean(axis=0)
         for index, name in ranges:
@@ -410,7 +418,7 @@ def average_precision(
         recall = np.stack([curves.recall(number, weights) for number in numbers])
         return curves.average_precision(columns)[..., 0], recall, curves.num_gts(weights)
 
-    _ = table.ranked  # computed before the threads start
+    _ = table.ap_ranked  # computed before the threads start
     ap, recalls, num_gts = zip(*map_in_order(of_range, areas))
     if weights is None:
         table.ap_values.update({(area, max_dets, thresholds): values for area, values in zip(areas, ap)})
@@ -423,4 +431,5 @@ def average_precision(
         num_gts=np.stack(num_gts),
         mean_max_dets=settings.mean_max_dets,
         mean_ap=ap[0][-len(thresholds) :],
+        frequency=settings.frequency,
     )

@@ -10,6 +10,7 @@ from typing import Any, Mapping, NamedTuple
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import stable_order
+from mm_metrics_plugin.functional.detection.federated import MAX_DETS_PER, judged
 from mm_metrics_plugin.functional.detection.grid import MatchGrid
 from mm_metrics_plugin.functional.thresholding import precision_of, reach
 from mm_metrics_plugin.settings import DetectionSettings
@@ -49,7 +50,7 @@ class RankedRows(NamedTuple):
     """The rows of a table by class, descending score and image."""
 
     order: np.ndarray  # (N,) int32 rows of the table
-    rank: np.ndarray  # (N,) rank of each row of ``order`` within its class and image, from 0
+    rank: np.ndarray  # (N,) rank of each row of ``order`` within what ``max_dets`` limits, from 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,7 @@ class MatchTable:
     ap_matched: np.ndarray | None = None
     ap_ignored: np.ndarray | None = None
     gt_ap_valid: np.ndarray | None = None
+    num_runs: int = 1  # models whose images take turns, of which the limits of average precision are separate
 
     def settings_with(self, **options: Any) -> DetectionSettings:
         """The settings of the table with other values of some options; None keeps the table's value."""
@@ -101,22 +103,30 @@ class MatchTable:
         return reach(self.score, score_thr, self.precision)
 
     @cached_property
+    def _rank(self) -> np.ndarray:
+        """(N,) rank of each row by score within what ``max_dets`` limits, from 0."""
+        return MAX_DETS_PER[self.settings.ap_convention.max_dets_per](self)
+
+    @cached_property
     def ranked(self) -> RankedRows:
         """The rows by class, descending score and image."""
-        # The rows are sorted by image and descending score, which a stable sort preserves.
-        by_label = stable_order(self.label).astype(np.int32)
-        group = self.image[by_label]
-        starts = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (np.diff(self.label[by_label]) != 0)))
-        rank = np.empty(len(by_label), dtype=np.int32)
-        if len(rank):
-            rank[by_label] = np.arange(len(rank)) - np.repeat(starts, np.diff(np.append(starts, len(rank))))
         order = stable_order(self.label, -self.score).astype(np.int32)
-        return RankedRows(order, rank[order])
+        return RankedRows(order, self._rank[order])
+
+    @cached_property
+    def ap_ranked(self) -> RankedRows:
+        """The rows that average precision may use, by class, descending score and image."""
+        if not self.settings.ap_convention.federated:
+            return self.ranked
+        # They keep their ranks: detections of classes that are not judged take places.
+        rows = np.flatnonzero(judged(self))
+        order = rows[stable_order(self.label[rows], -self.score[rows])].astype(np.int32)
+        return RankedRows(order, self._rank[order])
 
     @property
     def most_detections(self) -> int:
-        """Maximum number of detections of one class in one image."""
-        return int(self.ranked.rank.max(initial=-1)) + 1
+        """Maximum number of detections in what ``max_dets`` limits: by default, of one class in one image."""
+        return int(self._rank.max(initial=-1)) + 1
 
     @cached_property
     def ap_values(self) -> dict[Any, np.ndarray]:

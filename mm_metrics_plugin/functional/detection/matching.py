@@ -6,7 +6,7 @@ Ties: score descending, then image order, then detection order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from mm_metrics_plugin.conventions import ANALYSIS_RULE, MATCHING_RULES
 from mm_metrics_plugin.functional._arrays import group_starts, position_in_group, stable_order
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.examples import Examples, SortedImages, collect_examples
+from mm_metrics_plugin.functional.detection.federated import check_federated
 from mm_metrics_plugin.functional.detection.grid import (
     ANY_AREA,
     ASSIGNMENTS,
@@ -99,6 +100,8 @@ def match_images(
     require_choice("keep", keep, KEEP)
     require_int("num_classes", num_classes, low=0)
     batch.check(num_classes=num_classes, names=names)
+    if keep != MATRIX:
+        check_federated(batch, settings, num_classes=num_classes, names=names)
     detections, ground_truths = batch.detections, batch.ground_truths
     reaches = detections.reach(settings.score_thr)
     batch_counts = BatchCounts(
@@ -137,7 +140,7 @@ def match_images(
         ),
         names=names,
     )
-    ap_matches: Mapping[str, np.ndarray] = {}
+    ap_matches: Mapping[str, Any] = {}
     if keep != MATRIX and convention.assignment in ASSIGNMENTS:
         assign_for_ap = ASSIGNMENTS[convention.assignment]
         ap_matches = assign_for_ap(pairs, detections, ground_truths, grid, convention.overlap)._asdict()

@@ -219,6 +219,8 @@ def _interleave_tables(first: MatchTable, second: MatchTable) -> MatchTable:
         gt_image=gt_image[gt_rows],
         precision=columns.pop("precision_codes"),
         details=None,
+        image_columns={name: np.repeat(column, 2, axis=0) for name, column in first.image_columns.items()},
+        num_runs=2,
         **columns,
     )
 

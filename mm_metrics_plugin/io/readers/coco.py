@@ -22,6 +22,7 @@ from mm_metrics_plugin.io.formats import (
     dict_with,
     rows_with,
 )
+from mm_metrics_plugin.io.readers.lvis import frequencies, judged_classes
 from mm_metrics_plugin.io.readers.shapes import OTHER_FIELDS, SHAPES
 from mm_metrics_plugin.row_counts import RowCounts
 
@@ -103,6 +104,8 @@ def read_annotations(content: Any, options: ReadOptions) -> AnnotationSet:
         unselected_categories={key: name for key, name in zip(*categories) if key not in label_of},
         class_order=labels.order,
         class_conflict=labels.conflict,
+        image_columns=judged_classes(images, label_of, len(labels.names)),
+        frequency=frequencies(JsonRows(content["categories"], source, "category"), label_of, len(labels.names)),
     )
 
 

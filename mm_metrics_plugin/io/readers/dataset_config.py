@@ -98,7 +98,9 @@ def _read_test_set(test_set: _TestSet, options: ReadOptions) -> AnnotationSet:
     both are read from that file, so the numbers do not depend on the form of the ground truth.
     """
     dataset, labels = test_set.dataset, test_set.labels
-    objects, row_counts = _complete_from_annotation_files(test_set, options)
+    files = _annotation_files(test_set)
+    objects, row_counts = _complete_from_annotation_files(test_set, files, options)
+    columns, frequency = _judged_classes(files, labels)
     if labels.labels is not None:
         objects = replace(objects, labels=np.array(labels.labels, dtype=np.int64)[objects.labels])
     swapped = has_swapped_corners(objects.geometry)
@@ -113,6 +115,8 @@ def _read_test_set(test_set: _TestSet, options: ReadOptions) -> AnnotationSet:
         class_order=labels.order,
         class_conflict=labels.conflict,
         image_folders=_image_folders(dataset),
+        image_columns=columns,
+        frequency=frequency,
         libraries=("mmengine", "mmdet"),
     )
 
@@ -163,7 +167,25 @@ def _image_folders(dataset: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(folder for folder in folders if isinstance(folder, str) and folder))
 
 
-def _complete_from_annotation_files(test_set: _TestSet, options: ReadOptions) -> tuple[GroundTruths, RowCounts]:
+def _annotation_files(test_set: _TestSet) -> list[_AnnotationFile | None]:
+    """The COCO file of each part of a dataset; None of a part that has none."""
+    return [_AnnotationFile.of(part, test_set.ids[start:end]) for part, start, end in _parts_of(test_set)]
+
+
+def _judged_classes(
+    files: Sequence[_AnnotationFile | None], labels: LabelNames
+) -> tuple[dict[str, np.ndarray], tuple[str, ...] | None]:
+    """The columns of the images and the frequencies of the classes in LVIS files; none unless all files have them."""
+    order = np.arange(len(labels.names)) if labels.labels is None else np.array(labels.labels, dtype=np.int64)
+    parts = [{} if file is None else file.image_columns(order) for file in files]
+    names = [name for name in parts[0] if all(name in part for part in parts)]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in names}
+    return columns, None if files[0] is None else files[0].frequency(order)
+
+
+def _complete_from_annotation_files(
+    test_set: _TestSet, files: Sequence[_AnnotationFile | None], options: ReadOptions
+) -> tuple[GroundTruths, RowCounts]:
     """The objects with the areas of the annotations, and with those that mmdet drops because they are thin.
 
     mmdet's ``CocoDataset`` drops annotations whose width or height is below 1 or whose area is 0. pycocotools, and so
@@ -177,12 +199,10 @@ def _complete_from_annotation_files(test_set: _TestSet, options: ReadOptions) ->
             objects[iou_type] = _objects(test_set, replace(options, iou_type=iou_type))
         return objects[iou_type].images(start, end)
 
-    parts = _parts(test_set.dataset)
-    ends = np.cumsum([len(part) for part in parts]).tolist() if len(parts) > 1 else [len(test_set.ids)]
     completed: list[GroundTruths] = []
     counts: list[RowCounts] = []
-    for part, start, end in zip(parts, [0, *ends], ends):
-        file = _AnnotationFile.of(part, test_set.ids[start:end])
+    for file, (_, *images) in zip(files, _parts_of(test_set)):
+        start, end = images
         if file is not None:
             result = _complete(own, file, options.iou_type)
         else:
@@ -192,6 +212,13 @@ def _complete_from_annotation_files(test_set: _TestSet, options: ReadOptions) ->
     if any(part.area is not None for part in completed):
         completed = [replace(part, area=part.areas()) for part in completed]
     return GroundTruths.concatenate(completed), RowCounts.total(counts)
+
+
+def _parts_of(test_set: _TestSet) -> list[tuple[Any, int, int]]:
+    """The parts of the dataset, each with the range of its images."""
+    parts = _parts(test_set.dataset)
+    ends = np.cumsum([len(part) for part in parts]).tolist() if len(parts) > 1 else [len(test_set.ids)]
+    return list(zip(parts, [0, *ends], ends))
 
 
 def _parts(dataset: Any) -> list[Any]:
@@ -232,15 +259,43 @@ class _AnnotationFile(NamedTuple):
             )
             return None
 
+    @property
+    def _numbers(self) -> np.ndarray:
+        """The index in the dataset of each image of the file, or -1."""
+        number = {image_id: at for at, image_id in enumerate(self.image_ids)}
+        return np.array([number.get(image_id, -1) for image_id in self.boxes.image_ids], dtype=np.int64)
+
+    @property
+    def _labels(self) -> np.ndarray:
+        """The label in the dataset of each category of the file, or -1."""
+        return np.array([self.label_of.get(key, -1) for key in self.boxes.category_ids or ()], dtype=np.int64)
+
+    def image_columns(self, order: np.ndarray) -> dict[str, np.ndarray]:
+        """The columns of the images of the dataset; ``order`` has the final label of each label of the dataset."""
+        images, labels = self._numbers, self._labels
+        rows, classes = np.flatnonzero(images >= 0), np.flatnonzero(labels >= 0)
+        columns = {}
+        for name, column in self.boxes.image_columns.items():
+            columns[name] = np.zeros((len(self.image_ids), len(order)), dtype=column.dtype)
+            columns[name][np.ix_(images[rows], order[labels[classes]])] = column[np.ix_(rows, classes)]
+        return columns
+
+    def frequency(self, order: np.ndarray) -> tuple[str, ...] | None:
+        """The frequencies of the classes of the dataset."""
+        if self.boxes.frequency is None:
+            return None
+        result = [""] * len(order)
+        for label, value in zip(self._labels.tolist(), self.boxes.frequency):
+            if label >= 0:
+                result[order[label]] = value
+        return tuple(result)
+
     def objects(self, iou_type: str) -> tuple[GroundTruths, RowCounts]:
         """The objects in the images and classes of the dataset."""
         file = self.boxes
         if iou_type != DEFAULT_IOU_TYPE:
             file = read_annotations(self.content, ReadOptions(self.name, iou_type=iou_type))
-        number = {image_id: at for at, image_id in enumerate(self.image_ids)}
-        image = np.array([number.get(image_id, -1) for image_id in file.image_ids], dtype=np.int64)[file.objects.image]
-        labels = np.array([self.label_of.get(key, -1) for key in file.category_ids or ()], dtype=np.int64)
-        labels = labels[file.objects.labels]
+        image, labels = self._numbers[file.objects.image], self._labels[file.objects.labels]
         chosen = (image >= 0) & (labels >= 0)
         row_counts = file.row_counts.drop("class not chosen", int(np.count_nonzero(labels < 0)))
         row_counts = row_counts.drop("image not in the test set", int(np.count_nonzero((labels >= 0) & (image < 0))))

@@ -39,7 +39,7 @@ SETTING_NAMES = {
     "iou_thr": "{overlap} threshold",
     "nms_iou_thr": "{overlap} threshold of NMS",
     "convention": "convention of AP",
-    "max_dets": "detections per class and image in AP (max_dets)",
+    "max_dets": "limit of the detections in AP (max_dets)",
     "area_edges": "area edges",
     "operating_point": "operating point",
     "at_specificity": "sensitivity at specificity",

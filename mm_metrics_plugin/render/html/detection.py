@@ -12,6 +12,7 @@ from mm_metrics_plugin.functional.detection.pr_curves import ThresholdSweep, thr
 from mm_metrics_plugin.render.detection import (
     error_lines,
     error_types,
+    frequency_lines,
     iou_thrs_text,
     max_dets_lines,
     olrp_and_froc_sections,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection.confusion_matrix import RuleReport
     from mm_metrics_plugin.render.outputs import PageOptions
     from mm_metrics_plugin.reports.detection import DetectionReport
+    from mm_metrics_plugin.reports.detection_analysis import DetectionAnalysis
 
 COUNTS = ("ground_truths", "tp", "fp", "fn")
 RATES = ("precision", "recall", "f1")
@@ -149,7 +151,7 @@ def _context(report: DetectionReport, thresholds: ThresholdSweep | None) -> dict
         "class_columns": class_columns,
         "class_rows": table_rows({**values, "name": report.classes}),
         "fp_columns": table_columns(counts=("fp", *FALSE_POSITIVE_TYPES)),
-        "max_dets": [] if analysis is None else max_dets_lines(analysis.settings, analysis.most_detections),
+        "max_dets": [] if analysis is None else _limit_lines(analysis),
         "errors": _errors(report),
         "sizes": _sizes(report),
         "more": []
@@ -157,6 +159,10 @@ def _context(report: DetectionReport, thresholds: ThresholdSweep | None) -> dict
         else grouped_sections([*olrp_and_froc_sections(analysis), *optional_sections(analysis)]),
         **provenance(report, ("ground_truth", "results")),
     }
+
+
+def _limit_lines(analysis: DetectionAnalysis) -> list[str]:
+    return [*max_dets_lines(analysis.settings, analysis.most_detections), *frequency_lines(analysis)]
 
 
 def _cards(report: DetectionReport, main: RuleReport) -> list[Any]:
