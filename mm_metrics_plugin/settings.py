@@ -481,7 +481,9 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
     """
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, list(names), n=1)), None)
+    listed = list(names)
+    beginning = max((each for each in listed if len(each) > 3 and name.startswith(each)), key=len, default=None)
+    return beginning or next(iter(get_close_matches(name, listed, n=1)), None)
 
 
 def _number(name: str, value: Any) -> float:

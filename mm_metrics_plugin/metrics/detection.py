@@ -100,16 +100,6 @@ class DetectionPRF(StreamingMetric):
         froc: Also the sensitivities of the FROC curve, of all detections.
         max_dets: AP uses this many detections per class and image, those with the highest scores; by default as many as
             the convention: 100 of ``'coco'``, and 20 of key points.
-        convention: How AP is computed: ``'coco'`` (pycocotools), ``'mmdet'`` (the numbers of mmdet's ``CocoMetric``,
-            which uses 100 detections for ``bbox_mAP`` and 1000 for everything else; its values per class are
-            ``AP@1000/<class>``), ``'voc07'`` or ``'voc12'`` (mmdet's ``VOCMetric`` with 11 points or the area under the
-            curve), ``'dota'`` (mmrotate's ``DOTAMetric``), ``'lvis'`` (lvis-api, 300 detections per image) or
-            ``'lvis-fixed'`` (its Fixed AP, 10,000 detections per class), both of which need ``ann_file``. Precision,
-            recall and F1 do not depend on it.
-        iou_thrs: IoU thresholds of AP; by default those of the convention.
-        area_ranges: Named areas in square pixels, such as ``dict(tiny=(0, 400))``, whose AP is a key of its own; by
-            default those of the convention.
-        recall_max_dets: Numbers of detections per class and image, such as ``(1, 10, 100)``: also average recall.
         ci: Confidence level, such as 0.95, of confidence intervals over images. The ends are NaN if there are too few
             images: precision and recall of a class need 10 detections or ground truths in 5 images; F1, AP and means
             need 30 images. About 30 bytes per detection are kept. Requires ``matching='coco'``.
@@ -129,6 +119,16 @@ class DetectionPRF(StreamingMetric):
             dataset, else of COCO's 17 key points.
         score_mode: Score of key points, as in mmpose's ``CocoMetric``: ``'bbox'``, ``'keypoint'``, ``'bbox_keypoint'``
             (the default) or ``'bbox_rle'``.
+        convention: How AP is computed: ``'coco'`` (pycocotools), ``'mmdet'`` (the numbers of mmdet's ``CocoMetric``,
+            which uses 100 detections for ``bbox_mAP`` and 1000 for everything else; its values per class are
+            ``AP@1000/<class>``), ``'voc07'`` or ``'voc12'`` (mmdet's ``VOCMetric`` with 11 points or the area under the
+            curve), ``'dota'`` (mmrotate's ``DOTAMetric``), ``'lvis'`` (lvis-api, 300 detections per image) or
+            ``'lvis-fixed'`` (its Fixed AP, 10,000 detections per class), both of which need ``ann_file``. Precision,
+            recall and F1 do not depend on it.
+        iou_thrs: IoU thresholds of AP; by default those of the convention.
+        area_ranges: Named areas in square pixels, such as ``dict(tiny=(0, 400))``, whose AP is a key of its own; by
+            default those of the convention.
+        recall_max_dets: Numbers of detections per class and image, such as ``(1, 10, 100)``: also average recall.
         **kwargs: ``collect_device`` and ``prefix``, as in mmengine.
 
     Example:

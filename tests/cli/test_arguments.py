@@ -144,7 +144,7 @@ def test_results_without_classes_are_refused(tmp_path, capsys):
 # --- flags and settings -----------------------------------------------------------------------------------------------
 
 # Fields that only Python sets.
-WITHOUT_FLAG = {"background_iou_thr", "frequency", "iou_thrs", "area_ranges", "recall_max_dets", "olrp", "froc"}
+WITHOUT_FLAG = {"background_iou_thr", "frequency", "olrp", "froc"}
 GIVEN = {
     "iou_type": ("segm", "segm"),
     "sigmas": ("0.1,0.2", (0.1, 0.2)),
@@ -152,8 +152,11 @@ GIVEN = {
     "iou_thr": ("0.6", 0.6),
     "nms_iou_thr": ("0.7", 0.7),
     "matching": ("agnostic", ("agnostic",)),
+    "iou_thrs": ("0.3,0.6", (0.3, 0.6)),
     "area_edges": ("100,200", (100.0, 200.0)),
+    "area_ranges": ("tiny=0-400,rest=400-1e9", {"tiny": (0, 400), "rest": (400, 1e9)}),
     "max_dets": ("7", 7),
+    "recall_max_dets": ("2,5", (2, 5)),
     "matrix_only": (None, True),
     "operating_point": ("f2", "f2"),
     "ci": ("0.9", 0.9),
@@ -169,7 +172,8 @@ def settings_of(*options):
 
 
 def test_every_flag_sets_the_field_of_its_name():
-    assert set(GIVEN) == {field.name for field in fields(DetectionSettings)} - WITHOUT_FLAG
+    assert {*GIVEN, "convention"} == {field.name for field in fields(DetectionSettings)} - WITHOUT_FLAG
+    assert settings_of("--convention", "mmdet") == DetectionSettings(convention="mmdet")  # and its other defaults
     assert settings_of() == DetectionSettings()  # the same defaults
     for name, (text, value) in GIVEN.items():
         words = [f"--{name.replace('_', '-')}"] + ([] if text is None else [text])

@@ -242,6 +242,8 @@ def test_the_nearest_option_is_named(name):
     options = [*inspect.signature(metric_classes()[name]).parameters, "collect_device", "prefix"]
     for option in set(options) - {"kwargs"}:
         typo = f"{option}s" if option != "thr" else "thrr"
+        if typo in options:
+            continue
         with pytest.raises(TypeError, match=f"'{typo}' is not an option of {name}; did you mean '{option}'"):
             METRICS.build({"type": name, typo: 1, **required})
     with pytest.raises(TypeError, match=rf"'xyz' is not an option of {name}; options are .*prefix$"):
