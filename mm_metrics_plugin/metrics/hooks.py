@@ -13,7 +13,7 @@ from mmengine.visualization import BaseVisBackend, LocalVisBackend
 from mmengine.visualization.vis_backend import MLflowVisBackend
 
 from mm_metrics_plugin.metrics.base import FigureSpec
-from mm_metrics_plugin.metrics.evaluation_checks import check_evaluations, describe_keys, metrics_of
+from mm_metrics_plugin.metrics.runner_checks import check_evaluations, describe_keys, metrics_of
 from mm_metrics_plugin.render.figures import draw_figures
 from mm_metrics_plugin.render.figures.confusion_matrix import DPI, to_rgb
 from mm_metrics_plugin.settings import require

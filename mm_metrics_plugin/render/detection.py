@@ -40,7 +40,7 @@ from mm_metrics_plugin.settings import COCO_IOU_THRS, DetectionSettings, number_
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.classification.confusion_matrix import ConfusionResult
-    from mm_metrics_plugin.functional.detection.confusion_matrix import RuleReport
+    from mm_metrics_plugin.functional.detection.rule_report import RuleReport
     from mm_metrics_plugin.render.outputs import TextOptions
     from mm_metrics_plugin.reports.detection import DetectionReport
     from mm_metrics_plugin.reports.detection_analysis import DetectionAnalysis

@@ -12,11 +12,11 @@ import numpy as np
 from mm_metrics_plugin.conventions import ANALYSIS_RULE, IOU_TYPES, MATCHING_RULES, OWN
 from mm_metrics_plugin.exceptions import MetricWarning, pluralize
 from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision
-from mm_metrics_plugin.functional.detection.confusion_matrix import RuleReport, background_name, rule_report
 from mm_metrics_plugin.functional.detection.examples import Examples
 from mm_metrics_plugin.functional.detection.froc import FROC_NAMES
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.detection.olrp import OLRP_NAMES
+from mm_metrics_plugin.functional.detection.rule_report import RuleReport, background_name, rule_report
 from mm_metrics_plugin.reports.base import (
     SCHEMA_VERSION,
     Progress,

@@ -33,8 +33,8 @@ from mm_metrics_plugin import (
     UndefinedMetricWarning,
 )
 from mm_metrics_plugin.metrics.base import FigureSpec
-from mm_metrics_plugin.metrics.evaluation_checks import check_evaluations, check_keys
 from mm_metrics_plugin.metrics.hooks import _name_for
+from mm_metrics_plugin.metrics.runner_checks import check_evaluations, check_keys
 from mm_metrics_plugin.render.figures import draw_figures
 from mm_metrics_plugin.testing import run_processes
 from tests.helpers.cases_detection import CLASSES, detections

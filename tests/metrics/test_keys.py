@@ -16,7 +16,7 @@ from mmengine.structures import BaseDataElement
 
 import mm_metrics_plugin
 from mm_metrics_plugin import DetectionPRF, EvaluationCheckHook, MeanIoU, SingleLabelAUC, SingleLabelPRF
-from mm_metrics_plugin.metrics.evaluation_checks import keys_of, missing_key
+from mm_metrics_plugin.metrics.runner_checks import keys_of, missing_key
 from mm_metrics_plugin.testing import evaluate
 from tests.helpers.cases import CASES
 from tests.helpers.cases_classification import multi_label

@@ -13,9 +13,8 @@ from mm_metrics_plugin.conventions import DEFAULT_IOU_TYPE, IOU_TYPES
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
 from mm_metrics_plugin.io.classification_results import ClassificationResults
 from mm_metrics_plugin.io.detection_data import AnnotationSet, DetectionResults
-from mm_metrics_plugin.io.file_formats import FILE_FORMATS, JSON, PICKLE, file_head
+from mm_metrics_plugin.io.file_heads import FILE_FORMATS, JSON, PICKLE, file_head
 from mm_metrics_plugin.io.files import read_json, trim_memory
-from mm_metrics_plugin.io.foreign_formats import FOREIGN_FORMATS
 from mm_metrics_plugin.io.formats import (
     CLASSIFICATION,
     DETECTIONS,
@@ -28,6 +27,7 @@ from mm_metrics_plugin.io.formats import (
 )
 from mm_metrics_plugin.io.readers import coco, dataset_config, dota, mmdet, mmdet_2, mmpose, mmpretrain, voc
 from mm_metrics_plugin.io.safe_pickle import collector_paused, read_hashed_pickle
+from mm_metrics_plugin.io.unsupported_formats import UNSUPPORTED_FORMATS
 
 READERS: tuple[Format, ...] = (
     *mmpretrain.FORMATS,
@@ -56,7 +56,7 @@ def recognize(content: Any, iou_types: Sequence[str] = (DEFAULT_IOU_TYPE,)) -> F
 
     Content of several formats has the first one that can hold what is asked for.
     """
-    contents = (*FOREIGN_FORMATS, *(form for form in READERS if not form.on_disk))
+    contents = (*UNSUPPORTED_FORMATS, *(form for form in READERS if not form.on_disk))
     forms = [form for form in contents if form.detect(content)]
     suited = (form for form in forms if form.read is None or set(iou_types) <= set(form.iou_types))
     return next(suited, next(iter(forms), None))

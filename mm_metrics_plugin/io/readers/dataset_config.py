@@ -24,7 +24,7 @@ from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.geometry.rotated_boxes import RotatedBoxes
 from mm_metrics_plugin.io.class_order import LabelNames, label_names_of_dataset, leaf_datasets
 from mm_metrics_plugin.io.detection_data import AnnotationSet, distinct_ids
-from mm_metrics_plugin.io.file_formats import named
+from mm_metrics_plugin.io.file_heads import named
 from mm_metrics_plugin.io.files import PathLike, check_is_file, read_json
 from mm_metrics_plugin.io.formats import GROUND_TRUTH, Format, ReadOptions
 from mm_metrics_plugin.io.readers.coco import read_annotations

@@ -13,7 +13,7 @@ from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.rotated_boxes import RotatedBoxes
 from mm_metrics_plugin.io.class_order import ALPHABETICAL, CLASSES
 from mm_metrics_plugin.io.detection_data import AnnotationSet
-from mm_metrics_plugin.io.file_formats import is_dota
+from mm_metrics_plugin.io.file_heads import is_dota
 from mm_metrics_plugin.io.files import read_bytes
 from mm_metrics_plugin.io.formats import GROUND_TRUTH, Format, ReadOptions
 from mm_metrics_plugin.io.readers.coco import lookup

@@ -15,7 +15,7 @@ from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io.arrays import check_unique
 from mm_metrics_plugin.io.class_order import ANNOTATIONS, CLASSES
 from mm_metrics_plugin.io.detection_data import AnnotationSet
-from mm_metrics_plugin.io.file_formats import holds
+from mm_metrics_plugin.io.file_heads import holds
 from mm_metrics_plugin.io.files import PathLike, read_bytes
 from mm_metrics_plugin.io.formats import GROUND_TRUTH, Format, ReadOptions
 from mm_metrics_plugin.io.readers.coco import lookup

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, UnsafePickleError, pluralize
-from mm_metrics_plugin.io.file_formats import recognize_bytes
+from mm_metrics_plugin.io.file_heads import recognize_bytes
 from mm_metrics_plugin.io.files import Content, PathLike, read_content
 from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run

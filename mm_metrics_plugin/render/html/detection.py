@@ -34,7 +34,7 @@ from mm_metrics_plugin.render.tables import FALSE_POSITIVE_TYPES, OVERALL_NAMES
 from mm_metrics_plugin.settings import number_text
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.functional.detection.confusion_matrix import RuleReport
+    from mm_metrics_plugin.functional.detection.rule_report import RuleReport
     from mm_metrics_plugin.render.outputs import PageOptions
     from mm_metrics_plugin.reports.detection import DetectionReport
     from mm_metrics_plugin.reports.detection_analysis import DetectionAnalysis

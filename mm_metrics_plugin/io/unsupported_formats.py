@@ -33,7 +33,7 @@ def _by_image(content: Any) -> bool:
     return has_fields(first, "boxes", "scores")
 
 
-FOREIGN_FORMATS = tuple(
+UNSUPPORTED_FORMATS = tuple(
     Format(what, detect, remedy=remedy)
     for what, detect, remedy in (
         # pickles of OpenMMLab's tools
