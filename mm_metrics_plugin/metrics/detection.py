@@ -123,7 +123,9 @@ class DetectionPRF(StreamingMetric):
             which uses 100 detections for ``bbox_mAP`` and 1000 for everything else; its values per class are
             ``AP@1000/<class>``), ``'voc07'`` or ``'voc12'`` (mmdet's ``VOCMetric`` with 11 points or the area under the
             curve), ``'dota'`` (mmrotate's ``DOTAMetric``), ``'lvis'`` (lvis-api, 300 detections per image) or
-            ``'lvis-fixed'`` (its Fixed AP, 10,000 detections per class), both of which need ``ann_file``. Precision,
+            ``'lvis-fixed'`` (its Fixed AP, 10,000 detections per class), which need ``ann_file``, or in the metainfo of
+            the dataset ``neg_category_ids`` and ``not_exhaustive_category_ids`` (dicts of labels by image id) and
+            ``frequency`` (``'r'``, ``'c'`` or ``'f'`` of each class). Precision,
             recall and F1 do not depend on it.
         iou_thrs: IoU thresholds of AP; by default those of the convention.
         area_ranges: Named areas in square pixels, such as ``dict(tiny=(0, 400))``, whose AP is a key of its own; by

@@ -18,7 +18,7 @@ from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.geometry.masks import Masks
 from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
 from mm_metrics_plugin.io.detection_data import GROUP_OF_MESSAGE
-from mm_metrics_plugin.metrics.annotation_file import AnnotationFile
+from mm_metrics_plugin.metrics.annotation_file import AnnotationFile, check_metainfo, judged_by_metainfo
 from mm_metrics_plugin.metrics.runner_log import warn
 from mm_metrics_plugin.metrics.sample_fields import (
     Sample,
@@ -170,18 +170,14 @@ class ImageReader:
         self.settings, self.ann_file = settings, ann_file
         self.geometry = geometry_of_settings(settings)[0]
         self._federated = settings.ap_convention.federated
-        require(
-            ann_file is not None or not self._federated,
-            f"convention={settings.convention!r} needs ann_file=..., an LVIS annotation file: the samples of mmdet's "
-            "LVISV1Dataset do not say which classes are judged in an image",
-        )
+        self._targets_of_file = self._federated and ann_file is not None
         self._files: dict[tuple[str, ...], AnnotationFile] = {}  # by class names
         self._resize_check = ResizeCheck()
 
     @property
     def target_fields(self) -> tuple[str, ...]:
         """The ground-truth fields that every sample must have."""
-        if self._federated:
+        if self._targets_of_file:
             return ()
         return f"gt_instances.{sample_field(self.geometry)}", "gt_instances.labels"
 
@@ -191,6 +187,8 @@ class ImageReader:
     def metainfo(self, dataset_meta: Mapping[str, Any]) -> Mapping[str, Any]:
         """The metainfo with ``classes`` in the order of the labels."""
         if self.ann_file is None:
+            if self._federated:
+                check_metainfo(dataset_meta, self.settings.convention)
             return dataset_meta
         names = tuple(map(str, dataset_meta.get("classes") or ()))
         return {**dataset_meta, "classes": _label_names(self.ann_file, names)}
@@ -198,8 +196,10 @@ class ImageReader:
     def state(self, num_classes: int, dataset_meta: Any, keep: str) -> State:
         """A state without samples."""
         settings = self.settings
-        if self._federated:
+        if self._targets_of_file:
             settings = settings.with_frequency(self._annotation_file(dataset_meta).frequency)
+        elif self._federated:
+            settings = settings.with_frequency((dataset_meta or {}).get("frequency"))
         return DetectionState(num_classes, settings, keep=keep)
 
     def _annotation_file(self, dataset_meta: Any) -> AnnotationFile:
@@ -219,8 +219,12 @@ class ImageReader:
         once: WarnOnce,
     ) -> Batch:
         """The instances of a batch of samples with these positions in the dataset."""
-        batch = read_images(samples, name, self.geometry, with_targets=not self._federated)
-        if self._federated:
+        batch = read_images(samples, name, self.geometry, with_targets=not self._targets_of_file)
+        if self._federated and not self._targets_of_file:
+            check_metainfo(dataset_meta or {}, self.settings.convention)
+            columns = judged_by_metainfo(dataset_meta, samples, name, num_classes)
+            batch = replace(batch, image_columns=columns)
+        elif self._federated:
             gts, columns = self._annotation_file(dataset_meta).of_samples(samples, name)
             batch = DetectionBatch(batch.detections, gts, len(samples), columns)
         groups = _group_of(samples, batch)

@@ -18,7 +18,7 @@ from mmseg.structures import SegDataSample
 from pycocotools.coco import COCO
 
 from mm_metrics_plugin import compare_runs, evaluate_classification, evaluate_detection
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import ResultFileError, UndefinedMetricWarning
 from tests.helpers import result_files as files
 
 MADE = files.problem(3)
@@ -278,13 +278,15 @@ def test_objects_with_one_meaning_are_read_as_detections(tmp_path):
 
 
 def test_no_detections():
-    report = evaluate_detection(TRUTH, [])
+    with pytest.warns(UndefinedMetricWarning, match="there are no detections"):
+        report = evaluate_detection(TRUTH, [])
     assert report.counts["detections"]["read"] == 0
     assert report.matching_rules[0].columns["fn"].sum() == len(MADE.gt_labels) - MADE.gt_crowd.sum()
     with pytest.raises(ResultFileError, match="contains no ground truth"):
         evaluate_detection(None, [])
 
 
+@pytest.mark.filterwarnings("ignore:all of .* ground truths are ignored")
 @pytest.mark.parametrize(
     "flag", [1, True, np.int64(1), np.array(True), np.array([1]), torch.tensor(1), torch.tensor([True]), 1.0]
 )

@@ -27,9 +27,44 @@ def written(tmp_path):
     return write
 
 
-def test_annotation_file_is_required():
-    with pytest.raises(ValueError, match=r"convention='lvis' needs ann_file=.*LVISV1Dataset do not say which classes"):
-        DetectionPRF(ap=True, convention="lvis")
+def test_annotation_file_or_metainfo_is_required():
+    metric = DetectionPRF(ap=True, convention="lvis")
+    with pytest.raises(
+        MetricInputError, match=r"convention='lvis' needs ann_file=.*or 'neg_category_ids' in the metainfo"
+    ):
+        metric.dataset_meta = {"classes": ("cat",)}
+
+
+def metainfo_of(content):
+    """The metainfo that says the same as an annotation file."""
+    label_of = {row["id"]: label for label, row in enumerate(content["categories"])}
+    fields = ("neg_category_ids", "not_exhaustive_category_ids")
+    judged = {
+        field: {image["id"]: [label_of[key] for key in image[field]] for image in content["images"]} for field in fields
+    }
+    rows = content["categories"]
+    return {"classes": [row["name"] for row in rows], "frequency": tuple(row["frequency"] for row in rows), **judged}
+
+
+def test_metainfo_gives_the_values_of_the_annotation_file(written):
+    content, results = lvis_problem(6)
+    file, packed = written(content), packed_results(content, results)
+    label_of = {row["id"]: label for label, row in enumerate(content["categories"])}
+    metric = DetectionPRF(ap=True, convention="lvis")
+    metric.dataset_meta = metainfo_of(content)
+    for sample in packed:
+        rows = [row for row in content["annotations"] if row["image_id"] == sample["img_id"]]
+        boxes = np.array([row["bbox"] for row in rows], dtype=float).reshape(-1, 4)
+        boxes[:, 2:] += boxes[:, :2]
+        targets = {"bboxes": boxes, "labels": np.array([label_of[row["category_id"]] for row in rows], dtype=int)}
+        metric.process(None, [{**sample, "gt_instances": targets}])
+    values = metric.evaluate(len(packed))
+    expected = evaluate_detection(file, packed, convention="lvis").log_values()
+    keys = ["mAP", "mAP_50", "mAP_75", "mAP_r", "mAP_c", "mAP_f"]  # areas are those of boxes
+    assert [values[f"det/{key}"] for key in keys] == pytest.approx([expected[key] for key in keys], nan_ok=True)
+    metric.dataset_meta = {**metainfo_of(content), "neg_category_ids": {packed[0]["img_id"]: [99]}}
+    with pytest.raises(MetricInputError, match=r"'neg_category_ids' of .* in the metainfo must be labels from 0 to"):
+        metric.process(None, [{**packed[0], "gt_instances": {"bboxes": np.zeros((0, 4)), "labels": np.zeros(0, int)}}])
 
 
 @pytest.mark.parametrize("image_id", [99, "a", None, [1]])
