@@ -409,6 +409,7 @@ def test_without_an_analysis(opened, folder, tmp_path):
     assert len(click_cell(page, 0, 0)) == min(report["matching_rules"]["mmdet"]["confusion_matrix"][0][0], 50)
 
 
+@pytest.mark.filterwarnings("ignore:there are no ground truths")
 def test_without_objects_and_detections(opened, tmp_path):
     image = {"id": 1, "file_name": "a.jpg", "height": 9, "width": 9}
     truth = {"images": [image], "annotations": [], "categories": [{"id": 1, "name": "cat"}]}

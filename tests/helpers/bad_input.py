@@ -115,10 +115,11 @@ def refused(*arguments):
     return err.strip().split(": ", 1)[1]
 
 
-def reported(*arguments):
-    """The report of a command that succeeds without warnings."""
+def reported(*arguments, warning=None):
+    """The report of a command that succeeds without warnings, or with one that begins with these words."""
     code, out, err = command(*arguments, "--format", "json")
-    assert (code, err) == (0, ""), err
+    expected = err == "" if warning is None else err.startswith(f"mm-metrics: warning: {warning}")
+    assert code == 0 and expected, err
     return json.loads(out)
 
 

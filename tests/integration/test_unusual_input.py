@@ -55,7 +55,8 @@ def test_no_images_in_files(tmp_path):
 
 def test_empty_coco_results(tmp_path):
     truth, _ = detection_files(tmp_path)
-    report = reported("detection", truth, files.write_json(tmp_path / "results.json", []))
+    results = files.write_json(tmp_path / "results.json", [])
+    report = reported("detection", truth, results, warning="there are no detections")
     rows = report["matching_rules"]["coco"]["per_class"]
     assert sum(row["fn"] for row in rows) == sum(row["ground_truths"] for row in rows) > 0
     assert all(row["precision"] is None for row in rows)

@@ -70,7 +70,7 @@ def test_values_are_those_of_the_evaluator(iou_type, seed):
     classes, options = [str(index) for index in range(num_classes)], dict(operating_point="f1", ci=0.9, resamples=10)
     metric = DetectionPRF(iou_type=iou_type, ap=True, classwise=True, **options)
     metric.dataset_meta = {"classes": classes}
-    evaluator = DetectionEvaluator(classes, iou_type=iou_type, **options)
+    evaluator = DetectionEvaluator(classes, iou_type=iou_type, olrp=False, froc=False, **options)
     evaluator.update(predictions, targets)
     values = evaluator.compute().log_values(classwise=True)
     expected = {f"det-{iou_type}/{key}": value for key, value in values.items()}
@@ -118,6 +118,7 @@ def test_values_of_key_points_are_those_of_the_evaluator(seed, top_down):
     categories = [{"id": 7 + label, "name": str(label)} for label in range(num_classes)]
     metric.dataset_meta = {"CLASSES": categories, "sigmas": np.array(sigmas)}
     values = evaluate(metric, [samples[index] for index in np.random.default_rng(0).permutation(len(samples))], 3)
+    options = {"olrp": False, "froc": False, **options}
     evaluator = DetectionEvaluator(list("01")[:num_classes], iou_type="keypoints", sigmas=sigmas, **options)
     evaluator.update(predictions, targets)
     expected = {f"det-keypoints/{key}": value for key, value in evaluator.compute().log_values(classwise=True).items()}

@@ -43,6 +43,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning"),
     # Samples without names, or drawn twice, look like padding; tests/metrics/test_padding.py covers this.
     pytest.mark.filterwarnings("ignore:.* samples of a dataset of:mm_metrics_plugin.exceptions.MetricWarning"),
+    pytest.mark.filterwarnings("ignore:.* scores are:mm_metrics_plugin.exceptions.MetricWarning"),  # mapped or equal
 ]
 
 
