@@ -81,7 +81,7 @@ class Convention:
     name: str
     title: str  # shown in reports
     description: str  # whose numbers they are, shown in reports
-    comparable_with: str  # where the same numbers stand, if the settings are those of the convention
+    comparable_with: str  # who prints the same numbers, if the settings are those of the convention; "": by IoU type
     iou_types: tuple[str, ...]  # that it is defined for
     iou_thrs: tuple[float, ...]  # averaged over
     area_edges: tuple[float, ...] = (32.0**2, 96.0**2)  # boundaries between the area ranges
@@ -109,6 +109,7 @@ class IouType:
     name: str
     description: str  # what an instance is, in the plural
     geometry: str  # module and class in ``functional/detection/geometry``
+    comparable_with: str  # who prints the same average precision by COCO's convention
     matching: tuple[str, ...] = (ANALYSIS_RULE, "agnostic")  # of reports
     max_dets: int | None = None  # detections per class and image of average precision; None: that of the convention
 
@@ -118,14 +119,15 @@ class IouType:
         return "det" if self.name == DEFAULT_IOU_TYPE else f"det-{self.name}"
 
 
+_COCO = "the COCO leaderboard and pycocotools"
 IOU_TYPES = {
     iou_type.name: iou_type
     for iou_type in (
-        IouType("bbox", "boxes", "boxes.Boxes", matching=DEFAULT_MATCHING),
-        IouType("segm", "masks", "masks.Masks"),
-        IouType("boundary", "masks, compared by boundary IoU", "boundaries.Boundaries"),
-        IouType("rbox", "rotated boxes", "rotated_boxes.RotatedBoxes"),
-        IouType("keypoints", "key points", "keypoints.KeyPoints", max_dets=20),
+        IouType("bbox", "boxes", "boxes.Boxes", _COCO, matching=DEFAULT_MATCHING),
+        IouType("segm", "masks", "masks.Masks", _COCO),
+        IouType("boundary", "masks, compared by boundary IoU", "boundaries.Boundaries", "faster-coco-eval"),
+        IouType("rbox", "rotated boxes", "rotated_boxes.RotatedBoxes", "hotcoco and mmrotate's RotatedCocoMetric"),
+        IouType("keypoints", "key points", "keypoints.KeyPoints", _COCO, max_dets=20),
     )
 }
 
@@ -135,7 +137,7 @@ COCO = Convention(
     name="coco",
     title="COCO",
     description="pycocotools",
-    comparable_with="the COCO leaderboard and pycocotools",
+    comparable_with="",
     iou_types=tuple(IOU_TYPES),
     iou_thrs=_COCO_IOU_THRS,
     recall_max_dets=(1, 10),

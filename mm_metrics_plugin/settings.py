@@ -29,6 +29,8 @@ PERMUTATIONS = 2000
 DETECTION_SCORE_THR = 0.3
 MULTI_LABEL_SCORE_THR = 0.5
 
+# mAP_low and mAP_high are the ends of a confidence interval; mAP_r, mAP_c and mAP_f those of the classes of LVIS.
+RESERVED_AREAS = ("all", "any", "low", "high", "r", "c", "f")
 CONVENTION_OPTIONS = ("iou_thrs", "area_edges", "max_dets", "recall_max_dets")  # whose defaults are the convention's
 
 _S = TypeVar("_S")
@@ -252,9 +254,11 @@ class DetectionSettings:
     def ap_comparable_with(self) -> str:
         """Which other program or leaderboard prints the same average precision."""
         names = [*CONVENTION_OPTIONS, "nms_iou_thr", "area_ranges", "convention", "iou_type", "sigmas"]
-        stock = DetectionSettings(convention=self.convention, iou_type=self.iou_type, sigmas=self.sigmas)
-        own = any(getattr(self, name) != getattr(stock, name) for name in names)
-        return OWN if own else self.ap_convention.comparable_with
+        stock = DetectionSettings(convention=self.convention, iou_type=self.iou_type)
+        own = self.sigmas is not None or any(getattr(self, name) != getattr(stock, name) for name in names)
+        if own:
+            return OWN
+        return self.ap_convention.comparable_with or IOU_TYPES[self.iou_type].comparable_with
 
     @property
     def mean_max_dets(self) -> int:
@@ -450,7 +454,18 @@ def with_options(settings: _S, options: Mapping[str, Any], others: Sequence[str]
     for name, dependent in (("iou_type", ("max_dets",)), ("convention", CONVENTION_OPTIONS)):
         if name in options and options[name] != getattr(settings, name):
             options = {**dict.fromkeys(dependent), **options}  # their defaults depend on it
-    return replace(settings, **options)  # type: ignore[type-var]
+    result = replace(settings, **options)  # type: ignore[type-var]
+    if options.get("recall_max_dets") is not None:
+        require_recall_limits(options["recall_max_dets"], result.max_dets)  # type: ignore[attr-defined]
+    return result
+
+
+def require_recall_limits(recall_max_dets: Sequence[int], max_dets: int) -> None:
+    """Raises a ValueError if average recall is asked for more detections than average precision uses."""
+    require(
+        max(recall_max_dets, default=0) <= max_dets,
+        f"recall_max_dets must be at most max_dets, {max_dets} (found {shortened(list(recall_max_dets))})",
+    )
 
 
 def require_known_options(
@@ -513,8 +528,10 @@ def _area_ranges(values: Any) -> tuple[AreaRange, ...]:
         low, high = (_number(f"the area of {parts[0]!r}", end) for end in parts[1:])
         require(0 <= low < high, f"the areas of {parts[0]!r} must be ascending (found {low:g} and {high:g})")
         ranges.append(AreaRange(parts[0], low, high))
-    names = ["all", "any", *(area_range.name for area_range in ranges)]
-    require(len(set(names)) == len(names), f"area_ranges must have distinct names (found {', '.join(names[2:])})")
+    names = [area_range.name for area_range in ranges]
+    taken = [name for name in names if name in RESERVED_AREAS]
+    require(not taken, f"area_ranges cannot have the name {', '.join(map(repr, taken))}, which has another meaning")
+    require(len(set(names)) == len(names), f"area_ranges must have distinct names (found {', '.join(names)})")
     return tuple(ranges)
 
 

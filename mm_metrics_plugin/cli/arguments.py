@@ -8,7 +8,7 @@ import sys
 from dataclasses import fields, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Iterable, NoReturn
+from typing import Any, Iterable, NoReturn, Sequence
 
 from mm_metrics_plugin.cli.streams import one_line, write_error, write_output
 from mm_metrics_plugin.conventions import CONVENTIONS, DEFAULT_CONVENTION, DEFAULT_IOU_TYPE, IOU_TYPES
@@ -85,10 +85,17 @@ class Parser(argparse.ArgumentParser):
         """Let the settings check the values of their options before anything is read."""
         defaults: Any = (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings()))
         for default in defaults:
-            for name, value in given_options(namespace, default).items():
-                for each in value if name == "iou_type" and isinstance(value, tuple) else (value,):
+            given = given_options(namespace, default)
+            types = given.get("iou_type", DEFAULT_IOU_TYPE)
+            types = types if isinstance(types, tuple) else (types,)
+            for name, value in given.items():
+                if name == "convention":  # which is defined for some types
+                    checked = [{"iou_type": iou_type, name: value} for iou_type in types]
+                else:
+                    checked = [{name: tuple(each) if isinstance(each, list) else each} for each in _each(name, value)]
+                for options in checked:
                     try:
-                        replace(default, **{name: tuple(each) if isinstance(each, list) else each})
+                        replace(default, **options)
                     except (ValueError, TypeError) as error:
                         if value is not None:
                             self.error(f"argument {self.flags[name]}: {str(error).replace(f'{name} ', '', 1)}")
@@ -104,6 +111,11 @@ class Parser(argparse.ArgumentParser):
             write_error(message.rstrip("\n"))
         else:
             write_output(message)
+
+
+def _each(name: str, value: Any) -> Sequence[Any]:
+    """The values of an option, each of which settings can have."""
+    return value if name == "iou_type" and isinstance(value, tuple) else (value,)
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
@@ -385,8 +397,10 @@ def named_areas(text: str) -> dict[str, tuple[float, ...]]:
     """Parse named area ranges, such as ``tiny=0-400``."""
     areas = {}
     for part in text.split(","):
-        name, _, ends = part.partition("=")
-        areas[name.strip()] = tuple(float(end) for end in ends.split("-"))
+        name, _, ends = (word.strip() for word in part.partition("="))
+        if name in areas:
+            raise argparse.ArgumentTypeError(f"{name} is given twice")
+        areas[name] = tuple(float(end) for end in ends.split("-"))
     return areas
 
 

@@ -39,6 +39,7 @@ from mm_metrics_plugin.settings import (
     require,
     require_choice,
     require_int,
+    require_recall_limits,
 )
 from mm_metrics_plugin.states.base import Batch, State
 
@@ -214,6 +215,8 @@ class DetectionPRF(StreamingMetric):
             resamples=resamples,
             seed=seed,
         )
+        if recall_max_dets is not None:
+            require_recall_limits(recall_max_dets, self.settings.max_dets)
         if num_classes is not None:
             require_int("num_classes", num_classes, low=1)
         require(ci is None or zero_division == "skip", f"ci requires zero_division='skip' (found {zero_division!r})")

@@ -9,7 +9,7 @@ from mm_metrics_plugin.conventions import IOU_TYPES, NO_LIMIT
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.statistics.paired_tests import significant
-from mm_metrics_plugin.render.detection import iou_thrs_text
+from mm_metrics_plugin.render.detection import convention_text, iou_thrs_text
 from mm_metrics_plugin.render.sections import (
     Section,
     class_order_lines,
@@ -85,7 +85,7 @@ def comparison_sections(report: ComparisonReport) -> list[Section]:
         overlap, shapes = geometry_of(detection.iou_type).overlap_name, IOU_TYPES[detection.iou_type].description
         lines.append(f"{shapes}: precision, recall and F1 at {_score_threshold(report)}, {overlap} >= {iou_thr}")
         convention = detection.ap_convention
-        lines.append(f"AP by the convention {convention.name}: the numbers of {convention.description}")
+        lines.append(f"AP: {convention_text(detection)}")
         if detection.max_dets < NO_LIMIT:
             lines.append(f"AP uses at most {detection.mean_max_dets} detections per class and image (max_dets)")
         if detection.iou_thrs != convention.iou_thrs:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.conventions import ANALYSIS_RULE, FREQUENCIES, IOU_TYPES, NO_LIMIT, PER_CLASS_AND_IMAGE
+from mm_metrics_plugin.conventions import ANALYSIS_RULE, COCO, FREQUENCIES, IOU_TYPES, NO_LIMIT, PER_CLASS_AND_IMAGE
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.detection.froc import FROC_NAMES
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
@@ -218,6 +218,15 @@ def frequency_lines(analysis: DetectionAnalysis) -> list[str]:
     return [", ".join(texts)]
 
 
+def convention_text(settings: DetectionSettings) -> str:
+    """Whose numbers average precision has."""
+    convention = settings.ap_convention
+    stock = DetectionSettings(convention=convention.name, iou_type=settings.iou_type)
+    if all(getattr(settings, name) == getattr(stock, name) for name in ("iou_thrs", "max_dets")):
+        return f"convention {convention.name}: the numbers of {convention.description}"
+    return f"convention {convention.name}, with other IoU thresholds or limits than {convention.title}"
+
+
 def iou_thrs_text(iou_thrs: Sequence[float], overlap: str) -> str:
     """The thresholds of average precision in words."""
     texts = [f"{value:.4g}" for value in iou_thrs]
@@ -234,7 +243,7 @@ def _average_precision(analysis: DetectionAnalysis) -> Section:
     thresholds = iou_thrs_text(analysis.average_precision.iou_thrs, analysis.overlap_name)
     convention = analysis.settings.ap_convention
     lines = [
-        f"AP: mean over {thresholds}; convention {convention.name}: the numbers of {convention.description}",
+        f"AP: mean over {thresholds}; {convention_text(analysis.settings)}",
         *max_dets_lines(analysis.settings, analysis.most_detections),
         *frequency_lines(analysis),
     ]
@@ -253,9 +262,16 @@ def _sizes(analysis: DetectionAnalysis) -> Section:
         "an object on the edge of two ranges is in both, as in COCO; every range is matched on its own, so TP and FP "
         "of the ranges need not add up to those of all objects",
         f"TP and FP of all detections at score >= {number_text(analysis.score_thr)}; mAP by the convention "
-        f"{analysis.settings.convention}",
+        f"{analysis.settings.convention}{own_areas(analysis.settings)}",
     ]
     return Section("Results by object size (area in square pixels)", lines, (header, rows))
+
+
+def own_areas(settings: DetectionSettings) -> str:
+    """What a convention counts as another area than the other columns."""
+    if settings.ap_convention.assignment == COCO.assignment:
+        return ""
+    return ", whose areas may be one pixel larger, and whose ranges do not contain their upper ends"
 
 
 def size_range(name: str, low: float, high: float) -> str:

@@ -164,8 +164,18 @@ class DetectionReport(Report):
         rule = self.matching_rules[0]
         result = dict.fromkeys(rule.means, rule.rule.comparable_with)
         if self.analysis is not None:
-            result.update(dict.fromkeys(self.analysis.average_precision.to_dict(), self.settings.ap_comparable_with))
-            result.update({"errors": "tidecv", **dict.fromkeys(("olrp", "froc", "operating_points", "intervals"), OWN)})
+            dropped = self.provenance.detections.dropped or self.counts["ground_truths"].get("dropped")
+            ap = OWN if dropped else self.settings.ap_comparable_with
+            values = self.analysis.average_precision
+            result.update(dict.fromkeys(values.to_dict(), ap))
+            # tidecv takes means over other classes if some have no ground truths, or none that are found.
+            all_found = bool(self.analysis.sizes.tp[0].all())
+            result.update(
+                {
+                    "errors": "tidecv" if all_found and ap != OWN else OWN,
+                    **dict.fromkeys(("olrp", "froc", "operating_points", "intervals"), OWN),
+                }
+            )
         return result
 
     def _content(self) -> dict[str, Any]:

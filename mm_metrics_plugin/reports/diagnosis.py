@@ -187,8 +187,8 @@ def _boxes(check: SampleCheck, report: DetectionReport) -> Finding | None:
         side, words, read_words = _SIDES[of_gts], _BOX_FORMATS[is_format], _BOX_FORMATS[read_format]
         return Finding(
             "box_format",
-            f"the boxes of the {side} seem to be {words}, and are read as {read_words} ({shown(located)})",
-            f"write them as {read_words}",
+            f"the boxes of the {side} fit if they are read as {words} instead of {read_words} ({shown(located)})",
+            f"check in which format, and in which order of x and y, the {side} are written",
             numbers(located, side=side, format=is_format, read_as=read_format),
         )
     if explains(check.by_scale):

@@ -256,7 +256,7 @@ def test_the_sample_is_that_of_the_first_images_in_the_order_of_ids(tmp_path):
 def test_every_output_of_the_command_has_the_diagnosis(tmp_path, capsys):
     paths = write(tmp_path, made.with_boxes(lambda x, y, x2, y2: (x, y, x2 - x, y2 - y)))
     text = files.printed("detection", *paths, tmp_path / "out", "--html")
-    sentence = "the boxes of the detections seem to be left, top, width, height"
+    sentence = "the boxes of the detections fit if they are read as left, top, width, height"
     assert sentence in " ".join(text.split()) and text.index("Diagnosis") < text.index("precision")
     assert sentence in capsys.readouterr().err
     content = json.loads((tmp_path / "out" / "report.json").read_text())

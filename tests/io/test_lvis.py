@@ -20,7 +20,7 @@ def evaluate(content, results, **options):
 def test_columns_follow_the_labels():
     content = {
         "images": [
-            {"id": 4, "height": 9, "width": 9, "neg_category_ids": [7, 99], "not_exhaustive_category_ids": []},
+            {"id": 4, "height": 9, "width": 9, "neg_category_ids": [7], "not_exhaustive_category_ids": []},
             {"id": 2, "height": 9, "width": 9, "neg_category_ids": [], "not_exhaustive_category_ids": [5, 7]},
         ],
         "categories": [
@@ -152,3 +152,11 @@ def test_config_of_lvis_datasets_equals_their_file(tmp_path, number):
     packed = packed_results(content, results)
     actual = evaluate(str(config), packed).analysis.average_precision.to_dict()
     assert actual == pytest.approx(expected, abs=1e-12, nan_ok=True) and expected["mAP_r"] > 0
+
+
+@pytest.mark.parametrize("ids", [["7"], [99], [7, 8.5]])
+def test_ids_that_are_no_categories_are_refused(ids):
+    content, _ = lvis_problem(6)
+    content["images"][0]["neg_category_ids"] = ids
+    with pytest.raises(ResultFileError, match="'neg_category_ids' of image number 0 must list ids of the categories"):
+        read_ground_truth(content)

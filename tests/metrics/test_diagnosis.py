@@ -26,7 +26,7 @@ OF_METRIC = [
 WORDS = {
     "no_ground_truth": "there are no ground truths",
     "all_ignored": "are ignored",
-    "box_format": "seem to be left, top, width, height",
+    "box_format": "fit if they are read as left, top, width, height",
     "box_scale": "the coordinates of the detections are",
     "labels_off_by_one": "labels of detections are one above",
     "class_order": "each class is detected as another one",

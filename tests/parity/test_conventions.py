@@ -156,7 +156,7 @@ def test_voc_equals_eval_map_per_class(convention, mode):
     for seed in range(40):
         batch, iou_thr = voc_problem(seed), [0.3, 0.5, 0.7][seed % 3]
         sides = None if seed % 2 else [(0, 1e5), (0, 20), (20, 1e5)]
-        areas = {} if seed % 2 else {"area_ranges": {"low": (0, 400), "high": (400, 1e10)}}
+        areas = {} if seed % 2 else {"area_ranges": {"below": (0, 400), "above": (400, 1e10)}}
         expected, num_gts, means = eval_map(
             batch, scale_ranges=sides, iou_thr=iou_thr, eval_mode=mode, use_legacy_coordinate=True
         )
@@ -230,3 +230,35 @@ def test_reports_say_which_numbers_are_comparable():
     for own in ({"iou_thrs": (0.5,)}, {"max_dets": 300}, {"nms_iou_thr": 0.5}):
         provenance = evaluate_detection(batch, classes=CLASSES, **own).to_dict()["provenance"]
         assert provenance["mAP"] == "this package only"
+
+
+def test_area_ranges_cannot_have_the_names_of_other_keys():
+    for name in ("low", "high", "r", "all"):
+        with pytest.raises(ValueError, match=f"area_ranges cannot have the name '{name}'"):
+            DetectionSettings(area_ranges={name: (0, 400)})
+
+
+def test_recall_of_more_detections_than_max_dets_is_refused():
+    for options in ({"recall_max_dets": (1, 200)}, {"recall_max_dets": (5,), "max_dets": 3}):
+        with pytest.raises(ValueError, match="recall_max_dets must be at most max_dets"):
+            DetectionPRF(ap=True, **options)
+        with pytest.raises(ValueError, match="recall_max_dets must be at most max_dets"):
+            evaluate_detection(voc_problem(5), classes=CLASSES, **options)
+    assert evaluate_detection(voc_problem(5), classes=CLASSES, convention="mmdet", max_dets=50)
+
+
+def test_numbers_with_dropped_annotations_are_comparable_with_no_other_program():
+    image = {"id": 1, "file_name": "a.jpg", "height": 90, "width": 90}
+    rows = [
+        {"id": number, "image_id": 1, "category_id": 1, "bbox": [9 * number, 0, 8, 8], "area": 64, "ignore": ignore}
+        for number, ignore in enumerate((0, 0, 1), 1)
+    ]
+    truth = {"images": [image], "annotations": rows, "categories": [{"id": 1, "name": "cat"}]}
+    results = [{"image_id": 1, "category_id": 1, "bbox": row["bbox"], "score": 0.9} for row in rows]
+    assert evaluate_detection(truth, results).to_dict()["provenance"]["mAP"] == "this package only"
+    truth["annotations"][2]["ignore"] = 0
+    assert evaluate_detection(truth, results).to_dict()["provenance"]["mAP"] == "the COCO leaderboard and pycocotools"
+    rows[2]["is_group_of"] = 1
+    with pytest.warns(MetricWarning, match="boxes of a group"):
+        report = evaluate_detection(truth, results)
+    assert report.matching_rules[0].columns["tp"].sum() == 2 and report.matching_rules[0].columns["fp"].sum() == 0

@@ -12,7 +12,7 @@ from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, first_t
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.io.arrays import JsonRows, check_unique
 from mm_metrics_plugin.io.class_order import CLASSES, coco_categories, label_names_of_file
-from mm_metrics_plugin.io.detection_data import AnnotationSet, DetectionResults
+from mm_metrics_plugin.io.detection_data import GROUP_OF_MESSAGE, AnnotationSet, DetectionResults
 from mm_metrics_plugin.io.formats import (
     DETECTIONS,
     GROUND_TRUTH,
@@ -73,6 +73,10 @@ def read_annotations(content: Any, options: ReadOptions) -> AnnotationSet:
     annotated = annotations.column("category_id")
     label = lookup(annotated, label_of)
     crowd, ignore = annotations.flags("iscrowd"), annotations.flags("ignore")
+    groups = annotations.flags("is_group_of")
+    if groups.any():
+        warnings.warn(f"{source}: {GROUP_OF_MESSAGE} (found {int(groups.sum())})", MetricWarning)
+        crowd |= groups
     row_sizes = sizes[image] if len(image_ids) else np.zeros((len(image), 2))
     keep, row_counts = RowCounts.select(
         {
@@ -104,7 +108,7 @@ def read_annotations(content: Any, options: ReadOptions) -> AnnotationSet:
         unselected_categories={key: name for key, name in zip(*categories) if key not in label_of},
         class_order=labels.order,
         class_conflict=labels.conflict,
-        image_columns=judged_classes(images, label_of, len(labels.names)),
+        image_columns=judged_classes(images, label_of, len(labels.names), categories.ids),
         frequency=frequencies(JsonRows(content["categories"], source, "category"), label_of, len(labels.names)),
     )
 

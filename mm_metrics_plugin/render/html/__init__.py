@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
-from mm_metrics_plugin.conventions import DEFAULT_IOU_TYPE
+from mm_metrics_plugin.conventions import DEFAULT_IOU_TYPE, NO_LIMIT
 from mm_metrics_plugin.evaluation.inputs import common_folder
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
@@ -174,6 +174,7 @@ def provenance(report: Any, roles: Sequence[str]) -> dict[str, Any]:
     overlap = geometry_of(settings.get("iou_type", DEFAULT_IOU_TYPE)).overlap_name
     names = {key: name.format(overlap=overlap) for key, name in SETTING_NAMES.items()}
     shown = {name: settings[key] for key, name in names.items() if settings.get(key) is not None}
+    shown = {name: "none" if value == NO_LIMIT else value for name, value in shown.items()}
     lists.update({name: list(map(str, value)) for name, value in shown.items() if isinstance(value, (list, tuple))})
     return {
         "files": file_entries(inputs, roles),

@@ -17,6 +17,7 @@ from mm_metrics_plugin.render.detection import (
     max_dets_lines,
     olrp_and_froc_sections,
     optional_sections,
+    own_areas,
     size_range,
 )
 from mm_metrics_plugin.render.html import (
@@ -154,6 +155,7 @@ def _context(report: DetectionReport, thresholds: ThresholdSweep | None) -> dict
         "max_dets": [] if analysis is None else _limit_lines(analysis),
         "errors": _errors(report),
         "sizes": _sizes(report),
+        "own_areas": own_areas(report.settings),
         "more": []
         if analysis is None
         else grouped_sections([*olrp_and_froc_sections(analysis), *optional_sections(analysis)]),
