@@ -206,7 +206,7 @@ def test_blocks_are_whole_images_in_order():
         ({"recall_max_dets": (10, 1)}, "recall_max_dets must be ascending"),
         *(({"area_ranges": value}, "area_ranges must be") for value in (5, [5], {"tiny": 5}, {"a/b": (0, 5)})),
         ({"area_ranges": {"tiny": (5, 5)}}, "the areas of 'tiny' must be ascending"),
-        ({"area_ranges": {"all": (0, 5)}}, "area_ranges must have distinct names"),
+        ({"area_ranges": {"all": (0, 5)}}, "area_ranges cannot have the name 'all'"),
     ],
 )
 def test_invalid_settings_raise(options, message):
