@@ -149,6 +149,12 @@ _LVIS: dict[str, Any] = {
     "logs_areas": True,
 }
 _VOC: dict[str, Any] = {"iou_thrs": (0.5,), "area_edges": (), "max_dets": NO_LIMIT, "assignment": "best_overlap"}
+_VOC_BOXES: dict[str, Any] = {
+    **_VOC,
+    "comparable_with": "the log of mmdet's VOCMetric",
+    "iou_types": ("bbox",),
+    "overlap": "voc_overlaps",
+}
 CONVENTIONS = {
     convention.name: convention
     for convention in (
@@ -169,21 +175,15 @@ CONVENTIONS = {
             name="voc07",
             title="VOC 2007",
             description="mmdet's VOCMetric with eval_mode='11points', as for PASCAL VOC 2007",
-            comparable_with="the log of mmdet's VOCMetric",
-            iou_types=("bbox",),
             interpolation="11",
-            overlap="voc_overlaps",
-            **_VOC,
+            **_VOC_BOXES,
         ),
         Convention(
             name="voc12",
             title="VOC 2012",
             description="mmdet's VOCMetric with eval_mode='area', as for PASCAL VOC 2012",
-            comparable_with="the log of mmdet's VOCMetric",
-            iou_types=("bbox",),
             interpolation="area",
-            overlap="voc_overlaps",
-            **_VOC,
+            **_VOC_BOXES,
         ),
         Convention(
             name="dota",

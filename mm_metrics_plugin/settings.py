@@ -33,6 +33,19 @@ MULTI_LABEL_SCORE_THR = 0.5
 RESERVED_AREAS = ("all", "any", "low", "high", "r", "c", "f")
 CONVENTION_OPTIONS = ("iou_thrs", "area_edges", "max_dets", "recall_max_dets")  # whose defaults are the convention's
 
+# Options of detectors that comparisons take and record.
+COMPARED_OPTIONS = (
+    "iou_type",
+    "sigmas",
+    "score_thr",
+    "operating_point",
+    "iou_thr",
+    "nms_iou_thr",
+    "convention",
+    "iou_thrs",
+    "max_dets",
+)
+
 _S = TypeVar("_S")
 
 
@@ -387,19 +400,8 @@ class ComparisonSettings:
         own = {"ci": self.ci, "permutations": self.permutations, "seed": self.seed}
         if self.detection is not None:
             values = self.detection.to_dict()
-            names = (
-                "iou_type",
-                "sigmas",
-                "score_thr",
-                "operating_point",
-                "iou_thr",
-                "nms_iou_thr",
-                "convention",
-                "iou_thrs",
-                "max_dets",
-            )
             own_thr = {} if self.detection.operating_point is None else {"score_thr": None}
-            return {**{name: values[name] for name in names}, **own_thr, **own}
+            return {**{name: values[name] for name in COMPARED_OPTIONS}, **own_thr, **own}
         classification = self.classification or ClassificationSettings()
         return {**{name: getattr(classification, name) for name in ("task", "task_reason", "score_thr")}, **own}
 

@@ -31,6 +31,7 @@ from mm_metrics_plugin.io.detection_data import AnnotationSet, DetectionResults,
 from mm_metrics_plugin.reports.base import Progress, warn_unreached
 from mm_metrics_plugin.reports.provenance import row_counts
 from mm_metrics_plugin.settings import (
+    COMPARED_OPTIONS,
     MULTI_LABEL_SCORE_THR,
     ClassificationSettings,
     ComparisonSettings,
@@ -43,17 +44,7 @@ from mm_metrics_plugin.states.detection import DetectionState
 
 COMPARISON_OPTIONS = ("ci", "permutations", "seed")
 TASK_OPTIONS = {
-    "detection": (
-        "iou_type",
-        "sigmas",
-        "score_thr",
-        "operating_point",
-        "iou_thr",
-        "nms_iou_thr",
-        "convention",
-        "iou_thrs",
-        "max_dets",
-    ),
+    "detection": COMPARED_OPTIONS,
     "classification": ("task", "score_thr"),
 }
 
